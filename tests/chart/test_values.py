@@ -251,6 +251,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, on_upgrade="Roll")}),
+    "provenImagesFirst": (True, {f"{SETTINGS}": settings_text({}, provenImagesFirst=True)}),
     "gpus": (
         [A_GPU],
         {
@@ -511,6 +512,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"team": {"gpus": -1}},
         "'/policy/namespaceLimits/team/gpus': minimum: got -1, want 0",
     ),
+    "provenImagesFirst": ("AMD", "'/provenImagesFirst': got string, want boolean"),
     "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "policy.admittedRuntimeClasses": (
         ["Kata"],

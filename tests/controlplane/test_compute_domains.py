@@ -18,6 +18,7 @@ pytestmark = pytest.mark.controlplane
 
 OVER_TRAYS: dict[str, Any] = {"parallelism": {"tensor": 8, "pipeline": 1}}
 ONE = {"replicas": 1}
+MIDDLE = "meta-llama/Llama-3.1-70B-Instruct"
 
 
 @pytest.fixture
@@ -96,14 +97,14 @@ def test_domains_come_and_go_with_their_groups_and_are_put_right(models: Models)
 
 
 @pytest.mark.usefixtures("rack")
-def test_a_cluster_without_the_kind_refuses_such_a_plan_and_says_what_to_do(models: Models) -> None:
-    models.create("large", LARGE, **OVER_TRAYS)
-    refusal = models.wait_reason("large", "ComputeDomainUnavailable")
-    assert "install NVIDIA's DRA driver" in refusal["message"]
-    assert models.condition("large", "Stalled")["status"] == "True"
-    assert models.all("StatefulSet") == []
-
-    models.change("large", parallelism=None, pod={"network": {"computeDomain": "None"}})
+def test_a_cluster_without_the_kind_gets_a_plan_that_it_can_run_and_hears_what_it_misses(
+    models: Models,
+) -> None:
+    models.create("middle", MIDDLE, workload={"requestsPerSecond": 10})
+    models.wait_ready("middle")
+    models.create("large", LARGE, objective={"optimizeFor": "Latency"}, workload={"concurrency": 1})
     plan = models.wait_ready("large")["status"]["plan"]
-    assert plan["layout"]["tensor"] <= 4
+
+    missed = {item["code"]: item for item in plan["excluded"]}["ComputeDomainUnavailable"]
+    assert "better with NVIDIA's DRA driver" in missed["nearestMiss"]
     assert all("resourceClaims" not in pod["spec"] for pod in models.pods())

@@ -25,7 +25,7 @@ def test_every_pod_of_a_group_on_two_nodes_gets_the_rdma_devices_that_the_nodes_
     models: Models, fleet: Fleet
 ) -> None:
     fleet(P5, 2)
-    models.create("large", LARGE)
+    models.create("large", LARGE, pod={"network": {"plugins": ["EFA"]}})
     models.wait_ready("large")
 
     assert devices(models.pods()) == [{"nvidia.com/gpu": "8", EFA: "32"}] * 2

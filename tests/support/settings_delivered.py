@@ -49,5 +49,6 @@ def settings_text(
         "policy": {**POLICY, **(policy or {})},
         "rollout": {"onUpgrade": on_upgrade},
         "configFetch": {"enabled": True},
+        "provenImagesFirst": False,
     }
     return json.dumps(content | further, indent=2, sort_keys=True) + "\n"

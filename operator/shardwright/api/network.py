@@ -51,11 +51,20 @@ class Network(Part):
             json_schema_extra={"x-kubernetes-list-type": "atomic"},
         )
     )
+    plugins: list[Literal["EFA"]] | None = Field(
+        default=None,
+        max_length=1,
+        description="Network plugins of NCCL that the image has. EFA: aws-ofi-nccl with libfabric, "
+        "without which AWS's network is planned as TCP. Left out: those that the image's name "
+        "tells (a tag that ends in -efa).",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     compute_domain: Literal["Auto", "None"] = Field(
         default="Auto",
         description="NVLink between nodes (GB200 and GB300 racks). Auto: the pods of "
         "a group on nodes of one clique share a ComputeDomain, which needs NVIDIA's "
-        "DRA driver. None: none is made, and NVLink is planned to end at the node.",
+        "DRA driver; in a cluster without it NVLink is planned to end at the node. None: it "
+        "ends there anyway.",
     )
     lock_memory: bool = Field(
         default=False,

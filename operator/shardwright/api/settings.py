@@ -30,6 +30,7 @@ from shardwright.hardware.stated import Stated
 
 DEFAULTS: Final = "engineDefaults"
 ROLLOUT: Final = "rollout"
+PROVEN_FIRST: Final = "provenImagesFirst"
 KNOWN: Final = (
     DEFAULTS,
     POLICY,
@@ -39,6 +40,7 @@ KNOWN: Final = (
     NETWORK_POLICY,
     ROLLOUT,
     CONFIG_FETCH,
+    PROVEN_FIRST,
 )
 
 _NOTHING: Final[Mapping[str, Any]] = {
@@ -49,6 +51,7 @@ _NOTHING: Final[Mapping[str, Any]] = {
     AUTOSCALED_POOLS: [],
     NETWORK_POLICY: {},
     CONFIG_FETCH: {},
+    PROVEN_FIRST: False,
 }
 """What a setting is that is not there, or that is ``null``."""
 
@@ -71,7 +74,8 @@ class Settings:
     ``stated`` holds for all nodes; nodes of ``autoscaled_pools`` need not exist yet.
     ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release
     has made them, unless their spec says otherwise. ``config_fetch``: whether configs that nobody
-    has given are read from the hub.
+    has given are read from the hub. ``proven_images_first``: GPUs whose image this project has run
+    are taken before others.
     """
 
     engine: Engine | None = None
@@ -82,6 +86,7 @@ class Settings:
     network_policy: NetworkPolicies = field(default_factory=partial(unsaid, NetworkPolicies))
     keeps_templates: bool = True
     config_fetch: ConfigFetch = field(default_factory=partial(unsaid, ConfigFetch))
+    proven_images_first: bool = False
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
@@ -104,6 +109,7 @@ def read_settings(text: str) -> Settings:
         *(_unknown(name) for name in sorted(set(content) - set(KNOWN))),
         *_shapes(said),
         *_rollout(said[ROLLOUT]),
+        *_proven_first(said[PROVEN_FIRST]),
     ]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
@@ -122,6 +128,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
         network_policy=read_network_policies(said[NETWORK_POLICY]),
         keeps_templates=said[ROLLOUT].get("onUpgrade") != "Roll",
         config_fetch=read_config_fetch(said[CONFIG_FETCH]),
+        proven_images_first=said[PROVEN_FIRST],
     )
 
 
@@ -317,6 +324,11 @@ def _rollout(rollout: object) -> Iterable[Problem]:
     yield from (_unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"}))
     if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
         yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
+
+
+def _proven_first(said: object) -> Iterable[Problem]:
+    if not isinstance(said, bool):
+        yield _wrong(PROVEN_FIRST, said, "must be true or false")
 
 
 def _unknown(path: str) -> Problem:

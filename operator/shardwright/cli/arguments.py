@@ -13,6 +13,7 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of, parts_of
 from shardwright.errors import Problem
+from shardwright.hardware.capabilities import SERVED_KINDS
 from shardwright.sinks import in_terminal
 
 _WORDS = f" {WORDS_PAGE} explains each part and word."
@@ -463,6 +464,15 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
     )
     _add_named_gpus(one_of)
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
+    there.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=tuple(map(str, SERVED_KINDS)),
+        metavar="KIND",
+        help="what the cluster does not serve, beside what it is found to lack: ComputeDomain (no "
+        "NVIDIA DRA driver joins nodes by NVLink) or ResourceClaimTemplate; may be repeated",
+    )
     _add_nodes_of(there)
 
 

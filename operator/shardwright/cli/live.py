@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
+    DISCOVERY,
     NODES,
+    OPTIONAL_CHILDREN,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -21,8 +23,10 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.hardware.bare import PublishedDevices, read_published
+from shardwright.hardware.capabilities import lacking
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.untrusted import mappings
 
 MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -44,11 +48,23 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
         node async for page in client.pages(NODES) for node in read_nodes(page, stated, published)
     ]
     plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
+    absent = {kind.kind for kind in OPTIONAL_CHILDREN if not await _serves(client, kind)}
     return Surroundings(
         nodes=tuple(nodes),
         usage=await unless_forbidden(_read_usage(client)),
         reservations=read_reservations(plans or (), await unless_forbidden(_read_modes(client))),
+        lacking=lacking(absent),
     )
+
+
+async def _serves(client: Client, resource: Resource) -> bool:
+    """Return whether a cluster has a kind of object; one that does not say is taken to have it."""
+    path = resource.prefix
+    try:
+        found = await client.send(Call(verb="get", resource=DISCOVERY, path=path, method="GET"))
+    except ApiError as error:
+        return error.code != HTTPStatus.NOT_FOUND
+    return any(item.get("name") == resource.plural for item in mappings(found.get("resources")))
 
 
 async def read_live_published(client: Client) -> PublishedDevices:

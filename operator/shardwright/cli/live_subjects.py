@@ -7,6 +7,7 @@ from shardwright.cli.live_models import LiveModel
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.engines.vllm.releases import kept_default
+from shardwright.hardware.capabilities import lacking
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.fetching import source_of
@@ -38,5 +39,6 @@ async def read_subject(
         catalogue=fetched_for(resource, unknown),
         kept_version=kept,
         settings=settings,
+        lacking=lacking(model.absent_kinds),
     )
     return resolve(question)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.cli.output import print_note
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.domains import CLIQUE_LABEL, RACK_GPUS
+from shardwright.hardware.domains import CLIQUE_LABEL
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.instances import Instance, load_instances
@@ -298,33 +298,22 @@ def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
             "kind": "Node",
             "metadata": {
                 "name": f"{prefix}-{index + 1}",
-                "labels": _labels(named, pool or 0, first, int(gpus)),
+                "labels": _labels(named, pool or 0, first),
             },
             "status": {"capacity": {resource: gpus}, "allocatable": {resource: gpus}},
         }
 
 
-def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str]:
+def _labels(named: NamedGpus, pool: int, first: int) -> dict[str, str]:
     key = PRODUCT_LABEL if named.gpu.mig_profile else "shardwright.io/gpu-model"
     labels = {key: named.gpu.id}
     if named.network_gbps_per_gpu:
         labels["shardwright.io/network-gbps-per-gpu"] = f"{named.network_gbps_per_gpu:g}"
-    if _part_of_board(named.gpu, gpus):
-        labels["shardwright.io/nvlink-domain"] = f"board-{first}"
     if named.gpus_per_domain > named.gpus_per_node:
         labels[CLIQUE_LABEL] = (
             f"00000000-0000-0000-{pool + 1:04x}-{first // named.gpus_per_domain:012x}.0"
         )
     return labels
-
-
-def _part_of_board(gpu: Gpu, gpus: int) -> bool:
-    """Return whether so many GPUs are part of a board that joins more, and is only sold whole."""
-    return (
-        gpu.scale_up is not None
-        and "bridge" not in gpu.scale_up.name
-        and 1 < gpus < gpu.scale_up_gpus <= RACK_GPUS
-    )
 
 
 def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:

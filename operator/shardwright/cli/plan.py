@@ -52,6 +52,7 @@ from shardwright.cli.typed import (
 )
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.capabilities import Capability, lacking
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
@@ -274,7 +275,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         fetched={},
         settings=settings,
         cluster=cluster,
-        surroundings=_surroundings(arguments, cluster, there, settings),
+        surroundings=_with_stated(_surroundings(arguments, cluster, there, settings), arguments),
         named_gpus=named,
     )
     return _with_unknown(inputs, offline=arguments.offline)
@@ -308,7 +309,7 @@ def _named_inputs(arguments: Namespace) -> PlanInputs:
         fetched={},
         settings=settings,
         cluster=cluster,
-        surroundings=named.surroundings,
+        surroundings=_with_stated(named.surroundings, arguments),
         standing=named.record,
     )
     return _with_unknown(inputs, offline=arguments.offline)
@@ -326,6 +327,11 @@ def _surroundings(
         print_note(said)
     # Named GPUs are free.
     return replace(found, usage=()) if arguments.gpus else found
+
+
+def _with_stated(found: Surroundings, arguments: Namespace) -> Surroundings:
+    kinds = {*map(str, found.lacking), *arguments.without}
+    return replace(found, lacking=lacking(kinds))
 
 
 def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
@@ -390,7 +396,11 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
             take_stock, facts=around.nodes, usage=around.usage, reservations=tuple(kept)
         )
         inventory = restock(asked)
-        report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
+        report = (
+            inputs.standing.report()
+            if inputs.standing
+            else _with_assumed(plan_serving(subject, inventory), inputs)
+        )
         supply = Supply(inventory=inventory, restock=restock)
         answer = PlannedModel(
             subject=subject,
@@ -405,10 +415,24 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     return answers
 
 
+def _with_assumed(report: Report, inputs: PlanInputs) -> Report:
+    """Return a report that says what a plan takes a cluster to serve that nobody could ask."""
+    outcome = report.outcome
+    if inputs.cluster or not (isinstance(outcome, Plan) and outcome.compute_domain):
+        return report
+    said = (
+        "the cluster is assumed to serve ComputeDomains, by NVIDIA's DRA driver: "
+        f"--without {Capability.COMPUTE_DOMAINS} plans for one that does not"
+    )
+    return replace(report, outcome=replace(outcome, warnings=(*outcome.warnings, said)))
+
+
 def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
     """Return the question of a manifest; a fault in the config is reported under ``--config``."""
     try:
-        return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
+        question = question_of(resource, inputs)
+        lacks = inputs.surroundings.lacking
+        return resolve(replace(question, settings=inputs.settings, lacking=lacks))
     except InputError as error:
         raise InputError(
             problem_of(problem, file, inputs.config_file) for problem in error.problems

@@ -8,6 +8,7 @@ from typing import Any, Final
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import NOTHING_PUBLISHED, OUR_KEYS, PublishedDevices, read_published
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_pod
@@ -26,11 +27,14 @@ WITH_SLICES: Final = "kubectl get nodes,pods,resourceslices,deviceclasses,resour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What surrounds a plan; ``usage`` is None if pods are not known."""
+    """What surrounds a plan; ``usage`` is None if pods are not known, ``lacking`` is what the
+    cluster does not serve.
+    """
 
     nodes: tuple[NodeFacts | NodeExclusion, ...]
     usage: tuple[GpuUsage, ...] | None
     reservations: tuple[Reservation, ...] = ()
+    lacking: tuple[Capability, ...] = ()
 
 
 def read_surroundings(

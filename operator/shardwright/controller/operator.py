@@ -332,7 +332,8 @@ class Operator:
             self._health.beat()
             self._metrics.show_load(self._queue.load(), self._cache.moving)
             if self._caches:
-                self._snapshots.note_absent(self._caches.absent_kinds)
+                if self._snapshots.note_absent(self._caches.absent_kinds):
+                    self._handlers.all_again(Priority.RESYNC)
                 self._note_namespaces(self._caches)
             await asyncio.sleep(BEAT_SECONDS)
 
@@ -366,6 +367,8 @@ class Operator:
             except ApiError as error:
                 log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
                 return False
+        if self._caches:
+            self._snapshots.note_absent(self._caches.absent_kinds)
         # After the booking: from here on reconciles plan.
         self._cache.synced = True
         self._handlers.all_again(Priority.RESYNC)

@@ -25,6 +25,7 @@ from shardwright.controller.queue import Key, Priority
 from shardwright.controller.resolve_cache import Resolution as Resolved
 from shardwright.controller.resolve_cache import ResolveCache, key_beside
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
@@ -110,6 +111,7 @@ class PlanBroker:
         self._catalogue = Watched(files.catalogue, "the catalogue file", catalogue_of)
         self._settings = Watched(files.settings, "the settings file", read_settings)
         self._plans = PlanCache()
+        self._lacking: tuple[Capability, ...] = ()
         self.files_version = 0
         self.administration = Administration()
         self.fetcher = self.administration.fetcher  # what reads configs from the hub
@@ -147,11 +149,25 @@ class PlanBroker:
         self._administer()
         return changed
 
+    def note_lacking(self, lacking: tuple[Capability, ...]) -> bool:
+        """Set what the cluster does not serve, and return whether that is news: then every spec is
+        resolved anew.
+        """
+        if lacking == self._lacking:
+            return False
+        self._lacking = lacking
+        self.files_version += 1
+        self._administer()
+        return True
+
     def _administer(self) -> None:
         # One value, made anew only here: the planner process knows it by identity, and it crosses
         # once (ADR 11).
         self.administration = Administration(
-            catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher
+            catalogue=self._catalogue.content,
+            settings=self.settings,
+            fetcher=self.fetcher,
+            lacking=self._lacking,
         )
 
     async def resolve(
@@ -368,7 +384,7 @@ class PlanBroker:
 
         def remember(made: Planned) -> None:
             if made.report:
-                self._plans.keep(subject, stock.inventory(), made.report)
+                self._plans.keep(subject, stock.inventory(), made.report, ask.quotas)
 
         work = MakePlan(subject=subject, ask=ask, stock=stock)
         made = await self._ask(key, _form(subject, ask, more=more), work, remember)
@@ -377,7 +393,7 @@ class PlanBroker:
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
         began = thread_time()
         inventory = stock.inventory()
-        report = self._plans.recall(subject, inventory)
+        report = self._plans.recall(subject, inventory, ask.quotas)
         answer = (
             planner_answers.answer(subject, ask, inventory, lambda *_: report) if report else None
         )

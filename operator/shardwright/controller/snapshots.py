@@ -27,6 +27,7 @@ from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key, Priority
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import BareNode
+from shardwright.hardware.capabilities import lacking
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.provisioning import is_provisioned_later
@@ -102,14 +103,18 @@ class Snapshots:
         # With the time, so that a kind that is installed later is tried again.
         self._unserved: dict[str, float] = {}
 
-    def note_absent(self, kinds: frozenset[str]) -> None:
-        """Set the kinds of object that the readers do not find in this cluster."""
+    def note_absent(self, kinds: frozenset[str]) -> bool:
+        """Set the kinds of object that the readers do not find in this cluster; return whether
+        plans depend on what is new in that.
+        """
         self._absent_kinds = frozenset(map(_alone, kinds))
+        return self._planner.note_lacking(lacking(self.absent_kinds))
 
     def note_unserved(self, kind: str) -> None:
         """Note that the API server did not know the kind of a written object."""
         # A reader notices at its next LIST, which may be half an hour away.
         self._unserved[_alone(kind)] = monotonic()
+        self._planner.note_lacking(lacking(self.absent_kinds))
 
     @property
     def absent_kinds(self) -> frozenset[str]:

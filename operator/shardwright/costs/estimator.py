@@ -178,7 +178,7 @@ class Estimator:
             load=load,
             groups=groups,
             replicas=busy,
-            kind=_kind(candidate, replica, self._workload),
+            kind=_kind(candidate, replica, self._workload, self._traits.support.unproven),
         )
 
     def _room(self, memory: ReplicaMemory) -> float:
@@ -335,9 +335,11 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     return performance(speed, task.load, task.groups, running=running, band=band)
 
 
-def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
+def _kind(
+    candidate: Candidate, replica: Replica, workload: Workload, unproven: frozenset[str]
+) -> str:
     """Return the kind of measurement that a candidate is like; empty if hardly any are of it or its
-    GPU.
+    GPU, or if the engine has never been run on it here.
     """
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
@@ -352,6 +354,7 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
         and layout.context == 1
         and not candidate.pool.gpu.stated
         and not candidate.pool.gpu.mig_profile
+        and candidate.pool.resource not in unproven
     )
     return workload.arrival.value if measured else ""
 

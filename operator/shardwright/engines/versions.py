@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.capabilities import Capability
 
 NVIDIA: Final = "nvidia.com/gpu"
 AMD: Final = "amd.com/gpu"
@@ -22,7 +23,8 @@ class Releases:
     ``repository`` matches names of images whose tags are versions, ``oldest`` is the first
     supported version, ``example`` is for messages. ``default_images`` are for resources that name
     none, by the GPU resource they are built for (none: one must be named). ``runs_on`` are the
-    resources the engine runs on at all.
+    resources the engine runs on at all, ``unproven`` those for which
+    no image of it has been started here.
     """
 
     engine: str
@@ -31,6 +33,7 @@ class Releases:
     example: str
     default_images: Mapping[str, str]
     runs_on: frozenset[str]
+    unproven: frozenset[str] = frozenset()
 
     @property
     def default_image(self) -> str:
@@ -50,6 +53,9 @@ publish under.
 
 _DOCKER_HUB: Final = re.compile(r"^(index\.)?docker\.io/")
 _REGISTRY: Final = re.compile(r"^([^/]*[.:][^/]*|localhost)/")
+
+_WITH_EFA: Final = re.compile(r":[\w.-]*-efa(?:[-.][\w.-]*)?(?:@|$)", re.ASCII)
+"""The tag of images that NVIDIA builds for AWS's network. Source: the images of Dynamo 1.6."""
 
 _VERSION_IN_ROCM_TAG: Final = re.compile(r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?")
 """AMD's own tags name the versions of all that is inside: rocm7.0.0_vllm_0.11.2_20251210."""
@@ -98,6 +104,18 @@ def built_for(image: str) -> str | None:
     """
     name = _REGISTRY.sub("/", _DOCKER_HUB.sub("", image))
     return next((resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None)
+
+
+def plugins_in(image: str) -> tuple[Capability, ...]:
+    """Return the network plugins that an image's name says it has; the engines' own have none.
+
+    >>> (
+    ...     plugins_in("registry.example/vllm-runtime:1.6.0-efa"),
+    ...     plugins_in("vllm/vllm-openai:v0.33.0"),
+    ... )
+    ((<Capability.EFA: 'EFA'>,), ())
+    """
+    return (Capability.EFA,) if _WITH_EFA.search(image) else ()
 
 
 def is_newer(version: str, other: str) -> bool:

@@ -8,7 +8,7 @@ docs.coreweave.com node labels.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -64,9 +64,12 @@ _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
     ("kubernetes.azure.com/agentpool",),  # InfiniBand reaches the nodes of one scale set only
 )
 _ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-# nvidia.com/gpu.machine of virtual machines; nothing at all says nothing.
+_NOT_JOINED: Final = "none"
+"""What a user states of GPUs that no link joins, though their product has one."""
+
+# nvidia.com/gpu.machine of virtual machines; nothing at all, or "unknown", says nothing.
 _VIRTUAL: Final = re.compile(
-    r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
+    r"Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
     re.ASCII,
 )
 
@@ -85,7 +88,8 @@ class Domain:
     """A node's scale-up domain, which joins ``gpus`` of its GPUs (1: none).
 
     ``joins_pods``: the node carries a clique label, without which no ComputeDomain joins pods of
-    several nodes.
+    several nodes. ``unopened`` is the clique that a ComputeDomain would open to pods, which the
+    cluster lacks (empty: none).
     """
 
     kind: DomainKind
@@ -93,6 +97,7 @@ class Domain:
     gpus: int
     warning: str = ""
     joins_pods: bool = False
+    unopened: str = ""
 
 
 def read_domain(
@@ -108,16 +113,18 @@ def read_domain(
         return Domain(kind=DomainKind.NONE, name="", gpus=1)
     if gpu.scale_up_gpus > RACK_GPUS:
         return _rack(node, gpus)
+    stated = node.vouched("nvlink-domain")
+    if stated == _NOT_JOINED:
+        return Domain(kind=DomainKind.NONE, name="", gpus=1)
     size = instance.nvlink_domain_gpus if instance else gpu.scale_up_gpus
     if "bridge" in gpu.scale_up.name:
-        joined = size > 1 and (
-            instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.vouched("nvlink-domain"))
-        )
+        joined = size > 1 and (instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(stated))
         return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
-    # A virtual machine with a part of a board: whether its GPUs are joined by NVLink shows nowhere.
-    if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
-        return Domain(kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical))
-    return _bounded(node, size, gpus, DomainKind.NODE)
+    found = _bounded(node, size, gpus, DomainKind.NODE)
+    # The product alone decides, as by every other way in; only a virtual machine may hide links.
+    if instance is None and physical < gpu.scale_up_gpus and not stated and _is_virtual(node):
+        return replace(found, warning=_partial_board(gpu, physical))
+    return found
 
 
 def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -187,16 +194,15 @@ def _bounded(node: RawNode, size: int, gpus: int, kind: DomainKind) -> Domain:
     return Domain(kind=kind, name=node.name, gpus=joined)
 
 
-def _whole_board(node: RawNode) -> bool:
-    machine = node.labels.get("nvidia.com/gpu.machine", "")
-    return bool(node.vouched("nvlink-domain")) or not _VIRTUAL.match(machine)
+def _is_virtual(node: RawNode) -> bool:
+    return bool(_VIRTUAL.match(node.labels.get("nvidia.com/gpu.machine", "")))
 
 
 def _partial_board(gpu: Gpu, physical: int) -> str:
     return (
-        f"{physical} of a board of {gpu.scale_up_gpus} {gpu.id}: whether NVLink joins them is "
-        "unknown, planned as PCIe; "
-        "set the node label shardwright.io/nvlink-domain if it does"
+        f"{physical} of a board of {gpu.scale_up_gpus} {gpu.id} in a virtual machine: planned as "
+        f"joined by NVLink; set the node label shardwright.io/nvlink-domain to {_NOT_JOINED} if "
+        "they are not"
     )
 
 

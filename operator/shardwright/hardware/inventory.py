@@ -27,7 +27,8 @@ class Node:
 
     ``domain`` names the scale-up domain (on NVL72 the full clique label, the node's name if the
     link ends there, ``""`` for PCIe only). ``path`` is the topology above it, closest first, as
-    (label key, value). ``host_bytes`` is its memory for pods (None: it does not say).
+    (label key, value). ``host_bytes`` is its memory for pods (None: it does not say). ``unopened``
+    is the domain that a ComputeDomain would open to its pods, which the cluster lacks.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Node:
     labels: Mapping[str, str] = field(hash=False)
     taints: tuple[Taint, ...] = ()
     host_bytes: int | None = None
+    unopened: str = ""
 
     def less(self, gpus: int) -> "Node":
         """Return the node with so many GPUs fewer free."""

@@ -10,12 +10,13 @@ from hashlib import sha256
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage, is_held
-from shardwright.hardware.rdma import RdmaRequest, Reach, reach
+from shardwright.hardware.rdma import Devices, RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.units import GIGA
 
@@ -109,11 +110,23 @@ def _divide(
     for node in facts:
         if isinstance(node, NodeExclusion):
             excluded.append(node)
-        elif problem := admission.keeps_out(node):
+        elif problem := admission.keeps_out(node) or _unclaimable(node, terms):
             excluded.append(_excluded(node, problem))
         else:
             usable.append(node)
     return usable, excluded
+
+
+def _unclaimable(node: NodeFacts, terms: PodTerms) -> Problem | None:
+    if node.claimed is None or Capability.DEVICE_CLAIMS not in terms.lacking:
+        return None
+    return Problem(
+        code="DeviceClaimsUnavailable",
+        what="GPUs that pods claim from a DRA driver",
+        limit="need ResourceClaimTemplates",
+        gap="which this cluster does not serve",
+        remedy="serve resource.k8s.io/v1, or offer the GPUs by a device plugin",
+    )
 
 
 def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
@@ -123,7 +136,7 @@ def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
 def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:
     rdma = terms.rdma
     alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
-    for node in _believable_racks(usable, joined=terms.compute_domains):
+    for node in _believable_racks(usable, terms):
         alike[_key(node, rdma)].append(node)
     groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
     names = Counter(_name(group[0], rdma) for _, group in groups)
@@ -188,10 +201,11 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     return runs
 
 
-def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
-    """Yield the nodes; surplus ones of a clique, or all that no pods shall share, as trays of their
-    own.
+def _believable_racks(usable: Sequence[NodeFacts], terms: PodTerms) -> Iterable[NodeFacts]:
+    """Yield the nodes; surplus ones of a clique, or all that no pods shall or can share, as trays
+    of their own.
     """
+    unserved = Capability.COMPUTE_DOMAINS in terms.lacking
     cliques: defaultdict[str, list[NodeFacts]] = defaultdict(list)
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
@@ -200,8 +214,12 @@ def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[
     for node in usable:
         if node.name in beyond:
             yield _as_tray(node, beyond[node.name])
+        elif node.domain.kind is not DomainKind.CLIQUE:
+            yield node
+        elif not terms.compute_domains:
+            yield _as_tray(node)
         else:
-            yield (node if joined or node.domain.kind is not DomainKind.CLIQUE else _as_tray(node))
+            yield _unopened(node) if unserved else node
 
 
 def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
@@ -229,6 +247,13 @@ def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
     return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
+def _unopened(node: NodeFacts) -> NodeFacts:
+    # Without a clique label no ComputeDomain would join its pods either.
+    clique = node.domain.name if node.domain.joins_pods else ""
+    tray = _as_tray(node)
+    return replace(tray, domain=replace(tray.domain, unopened=clique))
+
+
 def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
     first = nodes[0]
     return Pool(
@@ -250,8 +275,13 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
 
 
 def _common_reach(found: Sequence[Reach]) -> Reach:
-    fewest = tuple(min(same) for same in zip(*(how.devices for how in found), strict=True))
-    return replace(next((how for how in found if how.missed), found[0]), devices=fewest)
+    devices, unused = (_fewest(how.devices for how in found), _fewest(how.unused for how in found))
+    missing = next((how for how in found if how.missed), found[0])
+    return replace(missing, devices=devices, unused=unused)
+
+
+def _fewest(offered: Iterable[Devices]) -> Devices:
+    return tuple(min(same) for same in zip(*offered, strict=True))
 
 
 def _domain_gpus(nodes: Sequence[NodeFacts]) -> int:
@@ -274,6 +304,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         labels=node.labels,
         taints=node.taints,
         host_bytes=node.host_bytes,
+        unopened=node.domain.unopened,
     )
 
 

@@ -3,11 +3,14 @@
 A pod sees only the devices that it requests: without any it reaches the fastest network over TCP.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.networks import is_rdma, over_tcp
 
@@ -18,6 +21,13 @@ SHARED_ABOVE: Final = 64
 """Device plugins that share one NIC among pods advertise more devices than this; then a pod needs
 one. Unit: devices. Basis: assumed, between the 32 EFA devices of a p5 and the 1,000 of shared
 plugins.
+"""
+
+PLUGIN_OF: Final[Mapping[str, Capability]] = MappingProxyType(
+    {"vpc.amazonaws.com/efa": Capability.EFA}
+)
+"""The network plugin by which NCCL uses a device; without it in the image NCCL takes TCP, and says
+no word of it. Others are reached by NCCL itself. Source: vllm-project/vllm#55635.
 """
 
 
@@ -31,10 +41,14 @@ class RdmaMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaRequest:
-    """The user's choice; with EXPLICIT every pod requests the ``devices``."""
+    """The user's choice; with EXPLICIT every pod requests the ``devices``.
+
+    ``plugins`` are those of the image: AUTO requests no device that needs another one.
+    """
 
     mode: RdmaMode = RdmaMode.AUTO
     devices: Devices = ()
+    plugins: tuple[Capability, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +57,20 @@ class Reach:
 
     ``devices`` are what every node offers (AUTO) or every pod requests (EXPLICIT). ``missed`` is
     the RDMA network that is there and not reached, ``lacking`` the named resource that the nodes
-    lack.
+    lack. ``plugin`` is what the image lacks to reach it by the ``unused`` devices of the nodes.
     """
 
     mode: RdmaMode = RdmaMode.AUTO
     devices: Devices = ()
     missed: Link | None = None
     lacking: str = ""
+    plugin: Capability | None = None
+    unused: Devices = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the devices."""
-        return tuple(name for name, _ in self.devices)
+        """Return the names of the devices, those without a plugin included."""
+        return tuple(name for name, _ in (*self.devices, *self.unused))
 
     def requested(self, gpus: int, gpus_per_node: int) -> Devices:
         """Return the devices of a pod with ``gpus`` of a node's: its share of exclusive ones, one
@@ -83,14 +99,32 @@ def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tu
         wanted: The user's choice.
     """
     lacking = _lacking(offered, wanted)
+    unused = _without_plugin(offered, wanted)
+    usable = tuple(device for device in offered if device not in unused)
     reached = wanted.mode is not RdmaMode.NONE and not lacking
     if wanted.mode is RdmaMode.AUTO:
-        # A stated rate of the network implies that pods reach it.
-        reached = bool(offered) or network.basis == "stated"
+        # A stated rate of the network implies that pods reach it, by devices that they can use.
+        reached = bool(usable) or (network.basis == "stated" and not unused)
     if reached or not is_rdma(network):
-        devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(wanted.mode, ())
+        devices = {RdmaMode.AUTO: usable, RdmaMode.EXPLICIT: wanted.devices}.get(wanted.mode, ())
         return network, Reach(mode=wanted.mode, devices=() if lacking else devices, lacking=lacking)
-    return over_tcp(network, gpus), Reach(mode=wanted.mode, missed=network, lacking=lacking)
+    return over_tcp(network, gpus), Reach(
+        mode=wanted.mode,
+        missed=network,
+        lacking=lacking,
+        plugin=PLUGIN_OF[unused[0][0]] if unused else None,
+        unused=unused,
+    )
+
+
+def _without_plugin(offered: Devices, wanted: RdmaRequest) -> Devices:
+    if wanted.mode is not RdmaMode.AUTO:
+        return ()
+    return tuple(
+        (name, count)
+        for name, count in offered
+        if name in PLUGIN_OF and PLUGIN_OF[name] not in wanted.plugins
+    )
 
 
 def _lacking(offered: Devices, wanted: RdmaRequest) -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.devices import HARD_EFFECTS
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
@@ -38,7 +39,7 @@ class PodTerms:
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
     node. ``mig_profile`` is of the slices that pods use instead of whole GPUs (empty: they use
-    none).
+    none). ``lacking`` is what the cluster or the image lacks of what they could use.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class PodTerms:
     rdma: RdmaRequest = field(default_factory=RdmaRequest)
     compute_domains: bool = True
     mig_profile: str = ""
+    lacking: tuple[Capability, ...] = ()
 
 
 WHOLE: Final = ""

@@ -97,7 +97,8 @@ def enumerate_candidates(
             first = Candidate(
                 layout=layout, pool=pool, placement=place(layout), not_admitted=without
             )
-            for number in _numbers(first, place, space, scope):
+            within = replace(space, max_gpus=space.most_gpus(pool.resource))
+            for number in _numbers(first, place, within, scope):
                 sized = replace(layout, replicas=number)
                 yield replace(first, layout=sized, placement=place(sized))
 

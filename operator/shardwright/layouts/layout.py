@@ -131,13 +131,29 @@ digits.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuQuota:
+    """How many GPUs of a resource (empty: of all) a quota leaves; ``name`` is what people call
+    it.
+    """
+
+    name: str
+    resource: str
+    gpus: int
+
+    def counts(self, resource: str) -> bool:
+        """Return whether GPUs of a resource count."""
+        return self.resource in ("", resource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
     """What is enumerated: pins (None or empty: free), upper limits (None: unlimited), replicas.
 
     ``replicas`` None: their number is planned with the layout. With ``fill`` a layout gets as many
     as upper limits and free nodes allow, ``replicas`` at most. They are spread over the nodes'
     values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of the
-    model are there already, by value.
+    model are there already, by value. ``quotas`` are limits that others have set, beside
+    ``max_gpus``.
     """
 
     replicas: int | None = None
@@ -152,6 +168,12 @@ class SearchSpace:
     max_nodes: int | None = None
     spread_over: str = ""
     standing: tuple[tuple[str, int], ...] = ()
+    quotas: tuple[GpuQuota, ...] = ()
+
+    def most_gpus(self, resource: str) -> int | None:
+        """Return how many GPUs of a resource budget and quotas allow, None: any number."""
+        left = [quota.gpus for quota in self.quotas if quota.counts(resource)]
+        return min((*left, *(() if self.max_gpus is None else (self.max_gpus,))), default=None)
 
     @property
     def pins(self) -> dict[str, object]:

@@ -197,7 +197,8 @@ class EngineSupport:
     """Which models and GPUs an engine takes. None: not known, and nothing is refused for it.
 
     ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the
-    first one preferred. ``oldest_for`` is ``least_capability`` by method of ``quantization_config``
+    first one preferred if ``proven_first``; images for the ``unproven`` ones have never been run.
+    ``oldest_for`` is ``least_capability`` by method of ``quantization_config``
     and format of the weights (``Storage.product``), if it is newer than that.
     """
 
@@ -212,6 +213,8 @@ class EngineSupport:
     becomes_predictor: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
+    unproven: frozenset[str] = frozenset()
+    proven_first: bool = False
     least_capability: ComputeCapability | None = None  # the oldest NVIDIA GPUs it runs on
     # The oldest whose kernels widen FP8 weights.
     widens_fp8_from: ComputeCapability | None = None
@@ -222,7 +225,8 @@ class EngineSupport:
         """Return the resource whose GPUs go first, as images are chosen for it; empty if none
         does.
         """
-        return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""
+        several = self.runs_on is not None and len(self.runs_on) > 1
+        return self.runs_on[0] if self.runs_on and several and self.proven_first else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -483,7 +483,8 @@ def _relief(request: Request) -> str:
 
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:
-    """Return the budgets that a candidate exceeds."""
+    """Return the budgets, of the user and of quotas, that a candidate exceeds."""
+    yield from _quota_violations(candidate, space)
     if space.max_gpus is None and space.max_nodes is None:
         return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
@@ -506,3 +507,17 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
                 path=f"spec.budget.{name.lower()}",
             )
             yield Violation(problem=problem, miss=used / limit - 1)
+
+
+def _quota_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:
+    used = candidate.layout.gpus
+    for quota in space.quotas:
+        if quota.counts(candidate.pool.resource) and used > quota.gpus:
+            problem = Problem(
+                code="QuotaExceeded",
+                what=f"{used} GPUs",
+                limit=f"must be at most {quota.gpus}, which {quota.name} leaves",
+                gap=f"{used - quota.gpus} over",
+                remedy="have the quota raised, or delete what uses it",
+            )
+            yield Violation(problem=problem, miss=used / max(quota.gpus, 1) - 1)

@@ -20,6 +20,8 @@ from shardwright.planning.sentences import time_shares
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
+_BUDGETS: Final = frozenset({"BudgetExceeded", "QuotaExceeded"})
+
 _HARDWARE: Final = _SHORT | MEMORY | {"DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
@@ -85,7 +87,7 @@ def _binding(
 
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
-    only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
+    only = [item for item in verdicts if item.prices and item.codes and item.codes <= _BUDGETS]
     # The message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}

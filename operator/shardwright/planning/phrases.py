@@ -35,6 +35,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
         "AttentionDataOverRay": "use attention data parallelism over nodes that Ray joins",
         "BudgetExceeded": "exceed the budget",
+        "ComputeDomainUnavailable": "join nodes by NVLink, for which no ComputeDomain is served",
         "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
         "DraftExcludesAttentionData": "use attention data parallelism beside a draft model",
         "DraftExcludesContext": "share the K/V cache among the ranks beside a drafter",
@@ -58,6 +59,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "MaxModelLenTooLong": "exceed the model's context",
         "MigSlicesJoined": "join slices of a GPU (MIG)",
         "MoreStagesThanLayers": "have more stages than layers",
+        "NetworkPluginMissing": "need a network plugin that the image does not have",
         "NetworkResourceMissing": "need network devices that the nodes do not offer",
         "PartitionImpossible": "split other layers than the model's over the stages",
         "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
@@ -66,6 +68,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "QuantizationUnknownToEngine": (
             "need a way of storing weights that the engine does not load"
         ),
+        "QuotaExceeded": "exceed a quota of the namespace",
         "StageWithoutAttention": "have a stage without attention",
         "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",

@@ -2,7 +2,7 @@
 exclusions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -13,6 +13,14 @@ from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
+from shardwright.planning.capabilities import (
+    Answered,
+    Missed,
+    exclusion,
+    missed,
+    sentence,
+    with_capability,
+)
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import settled
 from shardwright.planning.deployability import in_reach, not_yet
@@ -132,7 +140,33 @@ def decided(considered: Considered) -> tuple[FeasibleCandidate, ...]:
 
 
 def choose(considered: Considered) -> Report:
-    """Return the best candidate, or why there is none."""
+    """Return the best candidate, or why there is none; and what would be better if the cluster and
+    the image had what they lack.
+    """
+    report = _chosen(considered)
+    found = tuple(_missed(considered, report))
+    if not found:
+        return report
+    outcome = report.outcome
+    if isinstance(outcome, Plan):
+        said = tuple(sentence(item) for item in found)
+        outcome = replace(outcome, warnings=(*outcome.warnings, *said))
+    ruled_out = (exclusion(item) for item in found)
+    return replace(report, outcome=outcome, excluded=(*ruled_out, *report.excluded))
+
+
+def _missed(considered: Considered, report: Report) -> Iterator[Missed]:
+    here = Answered(outcome=report.outcome, inventory=considered.inventory)
+    model, request, traits = considered.model, considered.request, considered.traits
+    for capability, inventory in with_capability(considered.inventory):
+        other = consider(model, inventory, request, traits, considered.judge.prices)
+        there = Answered(outcome=_chosen(other).outcome, inventory=inventory)
+        found = missed(capability, there, here, other.verdicts, considered.scale)
+        if found is not None:
+            yield found
+
+
+def _chosen(considered: Considered) -> Report:
     verdicts, ranked = considered.verdicts, decided(considered)
     if ranked:
         return _report(ranked, considered)

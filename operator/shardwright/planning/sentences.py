@@ -120,8 +120,8 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
     other = max(beaten, key=lambda item: item.score, default=None)
     if other is not None and (other.tight, other.carries_load) == (best.tight, best.carries_load):
         yield (
-            f"{_on_product(other)} would be better; those GPUs are used only if no others "
-            "will do, or if spec.engine.image names an image for them."
+            f"{_on_product(other)} would be better; with provenImagesFirst those GPUs are used "
+            "only if no others will do, or if spec.engine.image names an image for them."
         )
 
 

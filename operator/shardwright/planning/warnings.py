@@ -59,6 +59,7 @@ def warnings(
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
+        *_unproven(best.candidate, traits),
         *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
         *_draft(best, request, traits),
@@ -172,6 +173,15 @@ def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
         yield (
             "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
             "engine starts by itself"
+        )
+
+
+def _unproven(candidate: Candidate, traits: EngineTraits) -> Iterator[str]:
+    resource = candidate.pool.resource
+    if resource in traits.support.unproven:
+        yield (
+            f"no image of {traits.name} for {resource} has been started here, so the speed counts "
+            "as modelled (provenImagesFirst takes other GPUs first)"
         )
 
 
@@ -321,11 +331,11 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     pool, missed = candidate.pool, candidate.pool.reach.missed
     if missed is None or not candidate.uses_network:
         return
-    why = (
-        "spec.pod.network.rdma is None"
-        if pool.reach.mode is RdmaMode.NONE
-        else "the nodes offer no RDMA resource (docs/howto/network.md)"
-    )
+    why = "the nodes offer no RDMA resource (docs/howto/network.md)"
+    if pool.reach.mode is RdmaMode.NONE:
+        why = "spec.pod.network.rdma is None"
+    elif pool.reach.plugin:
+        why = f"the image is not known to have the {pool.reach.plugin} plugin of NCCL"
     yield (
         f"pods do not reach the nodes' {missed.name}: {why}; planned over TCP, "
         f"{pool.network.name} per GPU assumed"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.layouts.layout import GpuQuota
 from shardwright.planning.planner import most_instances
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import planned_again
@@ -45,9 +46,11 @@ class PlanCache:
     def __init__(self) -> None:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
-    def recall(self, subject: Subject, inventory: Inventory) -> Report | None:
-        """Return the known result of :func:`~shardwright.pipeline.plan_serving`, or None."""
-        key = _key(subject, inventory)
+    def recall(
+        self, subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...] = ()
+    ) -> Report | None:
+        """Return the known plan within quotas, or None."""
+        key = _key(subject, inventory, quotas)
         known = self._reports.get(key)
         # The nodes are chosen anew each time: those that were free then may be taken by now.
         again = _again(subject, known.outcome, inventory) if known else None
@@ -56,9 +59,15 @@ class PlanCache:
         self._reports.move_to_end(key)
         return replace(known, outcome=again)
 
-    def keep(self, subject: Subject, inventory: Inventory, report: Report) -> None:
-        """Remember the result of :func:`~shardwright.pipeline.plan_serving`."""
-        key = _key(subject, inventory)
+    def keep(
+        self,
+        subject: Subject,
+        inventory: Inventory,
+        report: Report,
+        quotas: tuple[GpuQuota, ...] = (),
+    ) -> None:
+        """Remember the plan within quotas."""
+        key = _key(subject, inventory, quotas)
         self._reports[key] = report
         self._reports.move_to_end(key)
         # A namespace can ask any number of different questions.
@@ -66,7 +75,7 @@ class PlanCache:
             self._reports.popitem(last=False)
 
 
-def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
+def _key(subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]) -> tuple[Any, ...]:
     space, beside_gpus = (subject.request.space, subject.request.workload.kv_offload is not None)
     # Memory beside GPUs differs by node, so the choice depends on which nodes are free.
     host = (
@@ -80,6 +89,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     )
     return (
         _question(subject),
+        quotas,
         stock_of(inventory, space.replicas or most_instances(subject.request)),
         host,
     )
@@ -87,7 +97,9 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 def _question(subject: Subject) -> tuple[Any, ...]:
     intent = subject.intent
-    return subject.cut_hash, intent.replicas, intent.min_groups, subject.request.deploy
+    asked = subject.terms.lacking, subject.traits.support.takes_first
+    wanted = intent.replicas, intent.min_groups
+    return subject.cut_hash, *wanted, subject.request.deploy, *asked
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:

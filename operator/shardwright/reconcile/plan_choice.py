@@ -40,12 +40,14 @@ class RecordState:
     ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved or
     free; a plan that was only shown holds none. ``serves``: all of its groups do, and only then is
     a better plan looked for. ``due``: it has stood for long enough to give way to a better one.
+    ``startable``: a group of it stands, or the cluster serves what its pods need.
     """
 
     leaving: bool
     has_its_gpus: bool = True
     serves: bool = False
     due: bool = False
+    startable: bool = True
 
 
 def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> PlanChoice:
@@ -58,7 +60,7 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         return PlanChoice.REPLAN
     # A plan that was only shown keeps nothing. Deployed as it was, it once reserved 16 GPUs on a
     # node of 8 (ADR 7).
-    if wanted.deploy and not state.has_its_gpus:
+    if wanted.deploy and not (state.has_its_gpus and state.startable):
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it

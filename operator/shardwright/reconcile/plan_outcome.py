@@ -10,6 +10,7 @@ from datetime import datetime
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.plan_upgrade import is_due
+from shardwright.planning.capabilities import needed_by
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -20,7 +21,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.paused_groups import is_against
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
-from shardwright.reconcile.rights import not_admitted, outgrown, runs_as_asked, too_many
+from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, runs_as_asked, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
@@ -78,7 +79,7 @@ def current_plan(
         and (why := too_many(snapshot.cluster or Cluster()))
     ):
         return CurrentPlan(record=None, not_admitted=why)
-    state = _state_of_record(snapshot, derived, now)
+    state = _state_of_record(snapshot, derived, subject, now)
     choice = _choice(snapshot, record, subject, state, stale=stale is not None)
     if choice is PlanChoice.KEEP and record:
         stands = CurrentPlan(record=record, report=record.report(), stale=stale)
@@ -181,13 +182,18 @@ def _let_in(
     )
 
 
-def _state_of_record(snapshot: Snapshot, derived: Derived, now: datetime) -> RecordState:
+def _state_of_record(
+    snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
+) -> RecordState:
     record = derived.record
     return RecordState(
         leaving=bool(derived.leaving),
         has_its_gpus=_has_its_gpus(snapshot, derived, record),
         serves=_serves(derived, record),
         due=record is not None and is_due(record, now),
+        startable=record is None
+        or _has_begun(snapshot, derived)
+        or not needed_by(record.plan).intersection(subject.terms.lacking),
     )
 
 
@@ -275,6 +281,7 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         same_pods=derived.record is not None
         and runs_as_asked(snapshot, derived, subject, derived.record),
         serving=_serving(derived) if choice is PlanChoice.REPLAN else 0,
+        quotas=gpu_quotas(snapshot, derived, subject),
     )
 
 

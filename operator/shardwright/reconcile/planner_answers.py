@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline import Supply, plan_serving, without_barring
 from shardwright.plan_upgrade import improve
 from shardwright.planning.report import Plan, Report, WaysOut
@@ -33,12 +35,14 @@ def answer(
     subject: Subject,
     ask: Ask,
     inventory: Inventory,
-    planned: Callable[[Subject, Inventory], Report] = plan_serving,
+    planned: Callable[[Subject, Inventory], Report] | None = None,
 ) -> Replanned:
-    """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
+    """Return what becomes of a plan of record, or a first plan, as it is ``planned`` (None: within
+    the quotas, if that can be).
 
     An earlier plan gives way to a new one if its hardware is gone: its groups would wait for ever.
     """
+    planned = planned or partial(plan_within, ask.quotas)
     made = _answer(subject, ask, inventory, planned)
     return made if ask.most is None else as_admitted(subject, made, ask.on, inventory, ask.most)
 
@@ -74,6 +78,19 @@ def _answer(
         ):
             return restored
     return plan_anew(subject, ask.on, ground, planned)
+
+
+def plan_within(quotas: tuple[GpuQuota, ...], subject: Subject, inventory: Inventory) -> Report:
+    """Return the plan within quotas; if none can be, the plan that they refuse, or why there is
+    none.
+    """
+    request = subject.request
+    if quotas:
+        limited = replace(request, space=replace(request.space, quotas=quotas))
+        report = plan_serving(replace(subject, request=limited), inventory)
+        if isinstance(report.outcome, Plan):
+            return report
+    return plan_serving(subject, inventory)
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:

@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.suitability import RESOURCES
+from shardwright.layouts.layout import GpuQuota
 from shardwright.reconcile.drift import amount
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Ceiling
@@ -192,20 +194,40 @@ def quota_problem(
                 return _unstated(quota, name)
             if name not in need.amounts:
                 continue
-            gone = (
-                quota.used.get(name, Decimal(0))
-                # Our own pods end before the new ones come, and others' pods still to be made are
-                # not in the quota's count yet.
-                - _sum(quota, name, own)
-                + _sum(quota, name, promised)
-            )
-            # A quota's stated usage lags behind: our newest pods may not be in it.
-            gone = max(gone, Decimal(0))
+            gone = _gone(quota, name, own, promised)
             whole = _sum(quota, name, (wanted, *kept))
             # As admission does: an exceeded quota bars nobody who asks nothing of it.
             if need.amounts[name] * pods and gone + whole > hard:
                 return _exceeded(quota, name, gone, whole, runs=any(there for _, there in own))
     return None
+
+
+def left_of(
+    allowance: Allowance, priority_class: str, own: Sequence[Pods], promised: Sequence[Pods]
+) -> Iterator[GpuQuota]:
+    """Yield how many GPUs each quota leaves pods of a class, as :func:`quota_problem` counts."""
+    for quota in allowance.quotas:
+        for name, hard in sorted(quota.hard.items()):
+            resource = name.removeprefix("requests.")
+            if resource not in RESOURCES or resource == name:
+                continue
+            need = Need(amounts={name: Decimal(1)}, priority_class=priority_class)
+            if _is_about(quota, need):
+                gone = _gone(quota, name, own, promised)
+                left = max(0, int(hard - gone))
+                yield GpuQuota(name=f"ResourceQuota {quota.name}", resource=resource, gpus=left)
+
+
+def _gone(quota: Quota, name: str, own: Sequence[Pods], promised: Sequence[Pods]) -> Decimal:
+    gone = (
+        quota.used.get(name, Decimal(0))
+        # Our own pods end before the new ones come, and others' pods still to be made are not in
+        # the quota's count yet.
+        - _sum(quota, name, own)
+        + _sum(quota, name, promised)
+    )
+    # A quota's stated usage lags behind: our newest pods may not be in it.
+    return max(gone, Decimal(0))
 
 
 def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:

@@ -7,11 +7,20 @@ from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
+from shardwright.layouts.layout import GpuQuota
 from shardwright.planning.report import Plan
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.group import as_it_stands
 from shardwright.reconcile.pod_inputs import as_made, stateful_sets
-from shardwright.reconcile.quotas import Need, Pods, grows, need_of, quota_problem, range_problem
+from shardwright.reconcile.quotas import (
+    Need,
+    Pods,
+    grows,
+    left_of,
+    need_of,
+    quota_problem,
+    range_problem,
+)
 from shardwright.reconcile.snapshot import Cluster, Snapshot
 from shardwright.reconcile.templates import made_for
 from shardwright.rendering.bundle import KubernetesObject
@@ -153,6 +162,30 @@ def _not_allowed(
         cluster.promised,
         kept,
     )
+
+
+def gpu_quotas(snapshot: Snapshot, derived: Derived, subject: Subject) -> tuple[GpuQuota, ...]:
+    """Return the GPUs that quotas and the operator's limit leave a model, its own included."""
+    cluster = snapshot.cluster or Cluster()
+    if subject.intent.plan_only:
+        return ()
+    most, found = cluster.limits.gpus, list[GpuQuota]()
+    if most is not None:
+        left = most - cluster.gpus
+        found.append(GpuQuota(name="policy.namespaceLimits.gpus", resource="", gpus=left))
+    if cluster.allowance:
+        lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+        named = subject.deployment.pods.priority_class or cluster.priorities.default
+        own = _there(derived, cluster, lives.values())
+        found += left_of(cluster.allowance, named, own, cluster.promised)
+    return tuple(_at_least(quota, derived.record) for quota in found)
+
+
+def _at_least(quota: GpuQuota, record: PlanRecord | None) -> GpuQuota:
+    # A plan that counts for no more than the one that runs is always admitted.
+    counts = record is not None and record.plan.deployable and quota.counts(record.plan.resource)
+    own = _gpus(record.plan) if record and counts else 0
+    return replace(quota, gpus=max(quota.gpus, own, 0))
 
 
 def outgrown(

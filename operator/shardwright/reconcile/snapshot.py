@@ -13,6 +13,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
+from shardwright.layouts.layout import GpuQuota
 from shardwright.planning.report import Plan
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
@@ -115,7 +116,8 @@ class Ask:
     the spec asks groups for no other pods than they have by the plan of record. ``beside`` (group,
     generation) asks for a surge of one group instead. ``serving`` is how many groups there are
     while any serves, of which no new plan may end one for want of room. ``most`` is how many groups
-    the namespace's quotas admit (None: all).
+    the namespace's quotas admit (None: all). ``quotas`` are what the namespace leaves; a plan
+    beyond them is made only if there is none within.
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -131,6 +133,7 @@ class Ask:
     beside: tuple[int, int] | None = None
     serving: int = 0
     most: int | None = None
+    quotas: tuple[GpuQuota, ...] = ()
 
     @property
     def only_compares(self) -> bool:

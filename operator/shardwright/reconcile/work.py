@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.scheduling import PodTerms
-from shardwright.pipeline import Supply, plan_serving
+from shardwright.pipeline import Supply
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -81,7 +81,7 @@ class MakePlan:
         made: list[Report] = []
 
         def planned(subject: Subject, inventory: Inventory) -> Report:
-            made.append(plan_serving(subject, inventory))
+            made.append(planner_answers.plan_within(self.ask.quotas, subject, inventory))
             return made[-1]
 
         replanned = planner_answers.answer(self.subject, self.ask, self.stock.inventory(), planned)

@@ -3,6 +3,7 @@ nothing to an engine was refused by the schema, and raises a ``KeyError`` here.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.engine import ApiKeyReference
@@ -26,6 +27,8 @@ from shardwright.api.weights import (
 )
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
+from shardwright.engines.versions import plugins_in
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
@@ -161,10 +164,15 @@ def terms_of(spec: Spec) -> PodTerms:
     return PodTerms(
         selector=placement.node_selector,
         tolerations=_tolerations(placement),
-        rdma=rdma_request(spec),
+        rdma=replace(rdma_request(spec), plugins=_plugins(spec)),
         compute_domains=network_of(spec).compute_domain == "Auto",
         mig_profile=placement.mig_profile or "",
     )
+
+
+def _plugins(spec: Spec) -> tuple[Capability, ...]:
+    said = network_of(spec).plugins
+    return plugins_in(spec.engine.image or "") if said is None else tuple(map(Capability, said))
 
 
 def _marks(pod: Pod) -> OwnMarks:

@@ -283,7 +283,12 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
             kv_block_tokens=pins.block_tokens or memory.kv_block_tokens,
             memory_utilization=pins.memory_utilization or memory.memory_utilization,
         ),
-        support=replace(own.support, runs_on=_runs_on(spec.engine, version, settings)),
+        support=replace(
+            own.support,
+            runs_on=_runs_on(spec.engine, version, settings),
+            unproven=ENGINES[spec.engine.name].releases.unproven,
+            proven_first=settings.proven_images_first,
+        ),
         options=EngineOptions(
             image=spec.engine.image or "",
             over_ray=spec.engine.executor == "Ray",

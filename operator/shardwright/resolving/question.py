@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings
+from shardwright.hardware.capabilities import Capability
 from shardwright.rendering.fetch_job import Fetcher
 
 
@@ -17,7 +18,7 @@ class Question:
     in its plan of record, if the spec leaves it open (None: the newest known). ``catalogue`` are
     the administrator's own models by id, beside the built-in ones: config.json contents;
     ``settings`` are his for all resources. ``fetcher`` reads configs from the hub (None: nothing
-    does).
+    does). ``lacking`` is what the cluster does not serve.
     """
 
     resource: ShardedModel
@@ -25,4 +26,5 @@ class Question:
     kept_version: str | None = None
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    lacking: tuple[Capability, ...] = ()
     fetcher: Fetcher | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.rendering.fetch_job import Fetcher
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
@@ -16,13 +17,14 @@ from shardwright.resolving.subject import Subject, resolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """The administrator's part for all resources: models by id beside the built-in ones, settings,
-    and the fetcher of configs from the hub.
+    """The part of administrator and cluster for all resources: models by id beside the built-in
+    ones, settings, the fetcher of configs from the hub, and what the cluster does not serve.
     """
 
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     fetcher: Fetcher | None = None
+    lacking: tuple[Capability, ...] = ()
 
 
 def resolve_stored(
@@ -44,6 +46,7 @@ def resolve_stored(
             catalogue=administration.catalogue,
             settings=administration.settings,
             fetcher=administration.fetcher,
+            lacking=administration.lacking,
         )
         return resolve(question)
     except InputError as error:

@@ -99,7 +99,7 @@ def resolve(question: Question) -> Subject:
             owner=(_stated_namespace(resource.metadata), resource.metadata.name),
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
-        terms=terms_of(spec),
+        terms=replace(terms_of(spec), lacking=question.lacking),
         deployment=deployment,
         defaulted=defaulted,
         input_hash=hashes.whole,

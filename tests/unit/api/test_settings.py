@@ -376,6 +376,13 @@ def test_what_cannot_be_stated_of_nodes_is_refused(content: Any, expected: tuple
     assert problems(content) == [expected]
 
 
+def test_proven_images_go_first_only_if_the_administrator_says_so() -> None:
+    assert [
+        read_settings(said).proven_images_first for said in ("", "provenImagesFirst: true")
+    ] == [False, True]
+    assert problems({"provenImagesFirst": "yes"}) == [("WrongType", "provenImagesFirst")]
+
+
 @pytest.mark.parametrize(
     ("said", "keeps"),
     [

@@ -88,15 +88,29 @@ class TestInsideNodes:
 
 class TestPartOfABoard:
     @pytest.mark.parametrize("gpus", [2, 4])
+    @pytest.mark.parametrize("machine", ["", "unknown", "ThinkSystem-SR675-V3"])
     @pytest.mark.parametrize(
-        "machine", ["", "unknown", "Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"]
+        "product", ["NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H200", "NVIDIA-B200"]
     )
-    def test_in_a_virtual_machine_it_is_planned_as_pcie_with_a_warning(
-        self, gpus: int, machine: str
+    def test_the_product_says_that_it_is_joined(
+        self, product: str, machine: str, gpus: int
     ) -> None:
-        found = domain(a_node("x", gpus=gpus, labels={"nvidia.com/gpu.machine": machine}))
-        assert (found.kind, found.gpus) == (DomainKind.NONE, 1)
-        assert found.warning.startswith(f"{gpus} of a board of 8 H100-SXM-80GB")
+        node = a_node("x", product=product, gpus=gpus, labels={"nvidia.com/gpu.machine": machine})
+        assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=gpus)
+
+    @pytest.mark.parametrize(
+        "machine", ["Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"]
+    )
+    def test_in_a_virtual_machine_it_is_joined_with_a_warning_unless_the_user_knows_better(
+        self, machine: str
+    ) -> None:
+        labels = {"nvidia.com/gpu.machine": machine}
+        found = domain(a_node("x", gpus=4, labels=labels))
+        assert (found.kind, found.gpus) == (DomainKind.NODE, 4)
+        assert found.warning.startswith("4 of a board of 8 H100-SXM-80GB in a virtual machine")
+        for stated, kind in (("mine", DomainKind.NODE), ("none", DomainKind.NONE)):
+            said = a_node("x", gpus=4, labels={**labels, "shardwright.io/nvlink-domain": stated})
+            assert (domain(said).kind, domain(said).warning) == (kind, "")
 
     @pytest.mark.parametrize(
         ("instance", "product", "gpus"),
@@ -117,10 +131,6 @@ class TestPartOfABoard:
         assert domain(a_node("x", product=product, gpus=gpus, labels=labels)) == Domain(
             kind=DomainKind.NODE, name="x", gpus=gpus
         )
-
-    def test_on_bare_metal_it_is_a_board_of_its_own(self) -> None:
-        node = a_node("x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"})
-        assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 
     def test_a_part_of_a_board_is_a_domain_where_the_user_states_it(self) -> None:
         node = a_node("x", gpus=4, annotations={"shardwright.io/nvlink-domain": "mine"})

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.inventory import Pool
 from shardwright.hardware.networks import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest, Reach
@@ -13,7 +14,7 @@ NONE = RdmaRequest(mode=RdmaMode.NONE)
 P5 = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
 EFA = {"vpc.amazonaws.com/efa": "32"}
 
-AUTO = RdmaRequest()
+AUTO = RdmaRequest(plugins=(Capability.EFA,))
 
 
 def explicit(**devices: int) -> RdmaRequest:
@@ -42,6 +43,27 @@ def test_a_node_that_offers_devices_is_reached_by_them() -> None:
         RDMA_LATENCY_SECONDS,
     )
     assert pool.reach == Reach(devices=(("vpc.amazonaws.com/efa", 32),))
+
+
+def test_devices_that_the_image_has_no_plugin_for_are_not_requested_and_tcp_is_planned() -> None:
+    nodes = (
+        a_p5("a", **{"vpc.amazonaws.com_efa": "32"}),
+        a_p5("b", **{"vpc.amazonaws.com_efa": "31"}),
+    )
+    pool = pool_of(*nodes, rdma=RdmaRequest())
+    assert (pool.network.name, pool.reach.requested(8, 8)) == ("12.5 Gb/s Ethernet", ())
+    assert pool.reach.missed is not None
+    assert (pool.reach.missed.name, pool.reach.plugin) == ("400 Gb/s RDMA", Capability.EFA)
+    assert pool.reach.unused == (("vpc.amazonaws.com/efa", 31),)
+
+
+def test_a_stated_rate_does_not_reach_devices_without_their_plugin_nor_does_it_hide_others() -> (
+    None
+):
+    pool = pool_of(a_node("x", network_gbps=400, allocatable=EFA), rdma=RdmaRequest())
+    assert pool.network.name == "12.5 Gb/s Ethernet"
+    both = a_node("x", network_gbps=400, allocatable=EFA | {"rdma/ib": "1k"})
+    assert pool_of(both, rdma=RdmaRequest()).reach.requested(8, 8) == (("rdma/ib", 1),)
 
 
 def test_a_node_without_a_device_plugin_is_reached_over_tcp_whatever_its_network() -> None:

@@ -284,22 +284,34 @@ def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is
 
 
 AMD_POOL = replace(a_pool("MI300X-192GB"), resource="amd.com/gpu")
-EITHER = vllm_traits(runs_on=("nvidia.com/gpu", "amd.com/gpu"))
+BOTH = ("nvidia.com/gpu", "amd.com/gpu")
+EITHER = vllm_traits(runs_on=BOTH, unproven=frozenset({"amd.com/gpu"}))
+PROVEN_FIRST = vllm_traits(runs_on=BOTH, proven_first=True)
 
 
 def _with(traits: EngineTraits, *pools: Pool) -> Report:
     return make_plan(a_model("llama-8b"), an_inventory(*pools), a_request(), traits)
 
 
-def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -> None:
-    both, alone = (_with(EITHER, AMD_POOL, a_pool()).outcome, _with(EITHER, AMD_POOL).outcome)
+def test_gpus_whose_image_never_ran_are_chosen_by_price_and_speed_and_are_modelled() -> None:
+    plan = _with(EITHER, AMD_POOL, a_pool()).outcome
+    assert isinstance(plan, Plan)
+    assert (plan.resource, plan.performance.basis) == ("amd.com/gpu", "modelled")
+    assert any(
+        said.startswith("no image of vLLM for amd.com/gpu has been") for said in plan.warnings
+    )
+
+
+def test_with_proven_images_first_nvidias_gpus_go_first_and_that_is_said() -> None:
+    both = _with(PROVEN_FIRST, AMD_POOL, a_pool()).outcome
+    alone = _with(PROVEN_FIRST, AMD_POOL).outcome
 
     assert isinstance(both, Plan)
     assert isinstance(alone, Plan)
     assert (both.resource, alone.resource) == ("nvidia.com/gpu", "amd.com/gpu")
     said = (
-        "those GPUs are used only if no others will do, or if spec.engine.image names an image for "
-        "them."
+        "with provenImagesFirst those GPUs are used only if no others will do, or if "
+        "spec.engine.image names an image for them."
     )
     assert f"one GPU on {AMD_POOL.product} would be better; {said}" in both.reasons
 

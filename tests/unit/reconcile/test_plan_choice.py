@@ -43,6 +43,13 @@ def test_a_plan_whose_gpus_others_have_taken_is_made_anew_when_it_is_to_run(
     )
 
 
+def test_a_plan_that_the_cluster_cannot_start_is_made_anew_before_any_of_its_groups_stands() -> (
+    None
+):
+    state = RecordState(leaving=False, startable=False)
+    assert choose(a_record(), wanted(), state) is PlanChoice.REPLAN
+
+
 def test_a_plan_of_the_same_question_stands() -> None:
     assert choose(a_record(), wanted(), RecordState(leaving=False)) is PlanChoice.KEEP
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
+from shardwright.layouts.layout import GpuQuota
 from shardwright.reconcile.quotas import (
     Allowance,
     Need,
     ceilings,
+    left_of,
     need_of,
     quota_problem,
     range_problem,
@@ -292,3 +294,25 @@ def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(name: str, le
 
     assert "LimitRange team" in problem
     assert name in problem
+
+
+def test_what_a_quota_leaves_counts_our_own_pods_as_gone_and_those_that_are_promised_as_there() -> (
+    None
+):
+    hard = {GPU: "20", "requests.amd.com/gpu": "8", "requests.memory": "1Gi"}
+    given = allowance(hard, {GPU: "16"})
+    assert list(left_of(given, "", own=[(need(), 1)], promised=[(need(), 1)])) == [
+        GpuQuota(name="ResourceQuota team", resource="amd.com/gpu", gpus=8),
+        GpuQuota(name="ResourceQuota team", resource="nvidia.com/gpu", gpus=4),
+    ]
+    assert [item.gpus for item in left_of(given, "", [], [(need(), 1)])] == [8, 0]
+    scoped = allowance(
+        {GPU: "8"},
+        scopeSelector={
+            "matchExpressions": [
+                {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+            ]
+        },
+    )
+    assert [item.gpus for item in left_of(scoped, "high", [], [])] == [8]
+    assert list(left_of(scoped, "low", [], [])) == []

@@ -12,9 +12,11 @@ import pytest
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
 from tests.support.builders_snapshot import ONE_NODE, Operator
+from tests.support.changed_engines import Cluster
 from tests.support.going_back import ask, condition, ready, revisions, rolled_back, serving, uids
 from tests.support.small_cluster import SmallCluster
 
+GPUS = "requests.nvidia.com/gpu"
 MEMORY, DISK = "requests.memory", "limits.ephemeral-storage"
 SCRATCH = {"name": "own", "mountPath": "/mnt/own", "emptyDir": {"sizeLimit": "900Gi"}}
 
@@ -30,6 +32,24 @@ def allow(operator: Operator, name: str, hard: str, used: str) -> None:
 def two_groups(memory: str) -> Operator:
     """Return an operator of two groups of one node each, with one node to spare."""
     return serving(3, **ONE_NODE, replicas=2, pod={"resources": {"memory": memory}})
+
+
+@pytest.mark.parametrize(
+    ("hard", "reason", "gpus"),
+    [("6", ("True", "Serving"), 4), ("2", ("False", "QuotaExceeded"), 8)],
+    ids=["some are left", "none are left"],
+)
+def test_a_plan_takes_no_more_gpus_than_a_quota_leaves_or_is_only_shown_where_none_fits_in(
+    hard: str, reason: tuple[str, str], gpus: int
+) -> None:
+    cluster = Cluster()
+    cluster.add_nodes(1)
+    operator = Operator(cluster, {"budget": {"fill": True, "gpus": 8}})
+    allow(operator, GPUS, hard, "2")
+
+    operator.run(900)
+
+    assert (ready(operator), operator.status["plan"]["gpus"]) == (reason, gpus)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.vllm.releases import DEFAULT_IMAGE
+from shardwright.hardware.capabilities import Capability
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
@@ -28,7 +29,7 @@ from shardwright.rendering.deployment import (
     VolumeKind,
     WeightSource,
 )
-from shardwright.resolving.deployment import to_deployment
+from shardwright.resolving.deployment import terms_of, to_deployment
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 
@@ -217,3 +218,25 @@ def test_a_number_type_is_an_argument_of_the_engine() -> None:
         None,
         {"dtype": "float16"},
     )
+
+
+EFA_IMAGE = "registry.example/vllm-runtime:v0.33.0-efa"
+
+
+@pytest.mark.parametrize(
+    ("image", "said", "plugins"),
+    [
+        (None, None, ()),
+        (None, ["EFA"], (Capability.EFA,)),
+        (EFA_IMAGE, None, (Capability.EFA,)),
+        (EFA_IMAGE, [], ()),
+        ("registry.example/vllm-efa:v0.33.0", None, ()),  # the name of a team's own means nothing
+    ],
+)
+def test_the_plugins_of_an_image_are_those_that_the_spec_says_else_those_that_its_tag_tells(
+    image: str | None, said: list[str] | None, plugins: tuple[Capability, ...]
+) -> None:
+    engine = {} if image is None else {"image": image}
+    network = {} if said is None else {"plugins": said}
+    spec = parse_manifest(a_sharded_model(engine=engine, pod={"network": network})).spec
+    assert terms_of(spec).rdma.plugins == plugins

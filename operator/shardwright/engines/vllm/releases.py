@@ -28,6 +28,7 @@ RELEASES: Final = Releases(
     example="0.33.0",
     default_images=MappingProxyType({NVIDIA: DEFAULT_IMAGE, AMD: _ROCM_IMAGE}),
     runs_on=frozenset({NVIDIA, AMD}),
+    unproven=frozenset({AMD}),
 )
 
 
