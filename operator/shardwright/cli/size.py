@@ -27,12 +27,19 @@ from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.phrases import copies
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.explanation import request_facts
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
+from shardwright.reporting.figures import (
+    format_band,
+    format_count,
+    format_seconds,
+    format_served,
+    half_band,
+)
 from shardwright.reporting.lines import (
     GAP,
     UNDER,
@@ -66,8 +73,8 @@ MOST_GPUS: Final = 1024
 
 
 ABOUT_PRICES: Final = (
-    "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
-    "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
+    "PRICE: hourly cost, one H100 = 1 (public price lists; *: assumed from the data sheet); "
+    "state your own prices as gpuHourPrices in --settings"
 )
 
 
@@ -90,8 +97,8 @@ _PRICE_HEADERS: Final = {
     Counted.GPUS: (),
 }
 _CHEAPEST: Final = {
-    Counted.STATED: ", cheapest",
-    Counted.RELATIVE: ", cheapest by relative prices",
+    Counted.STATED: " (cheapest)",
+    Counted.RELATIVE: " (cheapest by relative prices)",
     Counted.GPUS: "",
 }
 
@@ -241,7 +248,7 @@ def counted_by(found: Sequence[Sized]) -> Counted:
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
-_COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
+_COLUMNS: Final = ("GPUS", "CAN SERVE", "SURE", "TTFT", "TPOT", "LAYOUT")
 """Columns of every table of sizes."""
 
 
@@ -280,7 +287,7 @@ def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
     header = ("SLICES", *_COLUMNS[1:]) if first.sliced else _COLUMNS
-    cells = [_cells(step, sliced=first.sliced) for step in near]
+    cells = [_cells(step) for step in near]
     yield from table(header, cells, width=width)
     noun = "slice" if first.sliced else "GPU"
     said = [(format_plural(step.gpus, noun), _shortfall(step, request)) for step in near]
@@ -355,17 +362,38 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
             else "the load is more than they carry"
         )
         return f"{model}: {MOST_GPUS:,} GPUs are not enough. {why}"
-    cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
     counted = f"{first.best.gpus} x {first.named.gpu.id}"
     if first.sliced:
         counted = f"{counted}, slices of {format_plural(first.whole_gpus, 'GPU')},"
-    return f"{model}: {counted} carry it{cheapest}"
+    verb = "is" if first.best.gpus == 1 else "are"
+    return f"{model}: {counted} {verb} enough{_beside(found, by)}"
+
+
+def _beside(found: Sequence[Sized], by: Counted) -> str:
+    """Return whether the first is cheapest, or which others cost the same within the error."""
+    first, *others = [sized for sized in found if sized.best]
+    if not others or by is Counted.GPUS:
+        return ""
+    equal = [sized.named.gpu.id for sized in others if _equal(first, sized, by)]
+    if not equal:
+        return _CHEAPEST[by]
+    return f" (equal within the error: {', '.join(equal)})"
+
+
+def _equal(first: Sized, other: Sized, by: Counted) -> bool:
+    """Return whether the costs differ by less than half a band of the speeds that they rest on."""
+    bands = (
+        half_band(sized.best.outcome.performance)
+        for sized in (first, other)
+        if sized.best and isinstance(sized.best.outcome, Plan)
+    )
+    return other.counts(by) < first.counts(by) * (1 + min(bands))
 
 
 def _row(sized: Sized) -> tuple[str, ...]:
     if sized.best is None:
         return (sized.named.gpu.id, *["-"] * len(_COLUMNS))
-    gpus, *others = _cells(sized.best, sliced=sized.sliced)
+    gpus, *others = _cells(sized.best)
     if sized.sliced:
         gpus = format_plural(sized.best.gpus, "slice")
     return (sized.named.gpu.id, gpus, *others)
@@ -382,17 +410,17 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
     return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
 
 
-def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
+def _cells(step: SizedOutcome) -> tuple[str, ...]:
     if not isinstance(step.outcome, Plan):
         return (str(step.gpus), *["-"] * (len(_COLUMNS) - 1))
     performance, used = step.outcome.performance, _used(step)
-    layout = format_layout(step.outcome.layout)
     return (
         str(step.gpus) if used == step.gpus else f"{used} of {step.gpus}",
-        format_count(performance.output_tokens_per_second),
+        format_served(performance, step.outcome.capacity),
+        format_band(performance),
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),
-        layout.replace("one GPU", "one slice") if sliced else layout,
+        copies(step.outcome.layout),
     )
 
 
@@ -457,7 +485,7 @@ def _step(step: SizedOutcome) -> dict[str, Any]:
     return {
         "gpus": step.gpus,
         "carriesLoad": step.carries,
-        "layout": format_layout(step.outcome.layout),
+        "layout": copies(step.outcome.layout),
         "replicas": step.outcome.layout.replicas,
         "outputTokensPerSecond": round(performance.output_tokens_per_second),
         "ttftMilliseconds": to_milliseconds(performance.ttft_seconds),

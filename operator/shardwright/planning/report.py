@@ -43,7 +43,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A layout that would also run, and its losses against the chosen one, also in words."""
+    """A layout that would also run, and its losses against the chosen one, also in words.
+
+    ``capacity`` is as in the plan.
+    """
 
     layout: Layout
     pool: str
@@ -52,16 +55,42 @@ class Alternative:
     million_tokens_price: float | None = None  # as in the plan
     gpu_price: GpuPrice | None = None  # as in the plan, without its source
     losses: tuple[Loss, ...] = ()
+    product: str = ""
+    capacity: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A layout that was ruled out, and its gap (empty: it is no matter of degree)."""
+
+    layout: Layout
+    gap: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """How many candidates (or nodes) one reason ruled out, with the nearest miss."""
+    """How many candidates (or nodes) one reason ruled out, with the nearest miss.
+
+    A candidate counts once, for the first reason against it. ``nearest`` is None for nodes, and for
+    degrees that do not divide the model: more memory or time would not help those.
+    """
 
     code: str
     count: int
     example: str
     nearest_miss: str
+    nearest: NearMiss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enough:
+    """What would carry a rate that the plan does not: a layout with its replicas, on a pool with so
+    many free GPUs.
+    """
+
+    layout: Layout
+    pool: str
+    free: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +108,8 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
+    offered). ``enough`` is what would carry a rate that this plan does not.
     """
 
     layout: Layout
@@ -115,6 +145,8 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    capacity: float | None = None
+    enough: Enough | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

@@ -274,7 +274,7 @@ class TestWhatCannotBe:
         assert not outcome.heals_by_itself
         assert outcome.problem.code == "TpotLimitExceeded"
         assert outcome.problem.remedy.startswith(
-            "closest is tensor 8 on h100-sxm-80gb; a token's time goes to "
+            "closest is TP8 on h100-sxm-80gb; a token's time goes to "
         )
 
     def test_nothing_free_is_waited_for(self) -> None:
