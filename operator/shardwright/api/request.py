@@ -73,7 +73,6 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         storage=_storage(spec),
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
-        pinned=spec.model.revision is not None,
         deploy=spec.mode == "Deploy",
     )
 

@@ -5,7 +5,7 @@ A ShardedModel given twice is refused, and so is ``--config`` for one that has a
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Given, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_gpus, read_named_gpus
 from shardwright.cli.namespaces import given_models, placed_in
+from shardwright.cli.next_command import after_plan
 from shardwright.cli.output import (
     print_error,
     print_json,
@@ -39,7 +40,6 @@ from shardwright.cli.plan_forms import (
     plans_table,
     print_documents,
     print_names,
-    where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
 from shardwright.cli.typed import (
@@ -69,10 +69,13 @@ from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
 from shardwright.rendering.names import base_name
 from shardwright.reporting.comparison import side_by_side
+from shardwright.reporting.due import SECRET, Due, Point, points
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
+from shardwright.reporting.screen import Screen, screen_of
+from shardwright.reporting.screen_text import screen_lines
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
@@ -137,28 +140,31 @@ def plan(arguments: Namespace) -> Exit:
             arguments.output,
         )
     else:
-        _print_for_people(answers, arguments.output, full=False)
+        width = width_of_output()
+        planned = not any(refusal for answer in answers for refusal in _refusals(answer))
+        closing = after_plan(arguments, planned=planned, width=width)
+        named = bool(arguments.gpus)
+        _print_for_people(answers, arguments.output, partial(_screen, named=named), closing)
     return exit_of(answers)
 
 
-def _print_for_people(answers: Sequence[PlannedModel], form: str, *, full: bool) -> None:
+def _print_for_people(
+    answers: Sequence[PlannedModel],
+    form: str,
+    lines_of: Callable[[PlannedModel, Sequence[Line]], list[Line]],
+    closing: Sequence[Line] = (),
+) -> None:
     if form == "wide":
         print_lines(plans_table(map(_plan_row, answers)))
     elif form == "name":
         print_names(answer.name for answer in answers)
+    elif len(answers) == 1:
+        print_lines(lines_of(answers[0], closing))
     else:
-        _print_text(answers, full=full)
-
-
-def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
-    for index, answer in enumerate(answers):
-        if index:
-            print_lines([Line()])
-        print_lines(_lines(answer, full=full))
-    if len(answers) > 1:
+        for answer in answers:
+            print_lines([*lines_of(answer, ()), Line()])
         rows = [_plan_row(answer) for answer in answers]
-        print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
-    print_lines(where_words_are_explained())
+        print_lines([*plans_at_a_glance(rows, width_of_output()), *closing])
 
 
 def _plan_row(answer: PlannedModel) -> PlanRow:
@@ -171,18 +177,30 @@ def _plan_row(answer: PlannedModel) -> PlanRow:
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
-    """Print the typed model as a ShardedModel, and on stderr its plan's warnings. Without a plan
-    print only the reason, as a pipe into kubectl hides the exit code.
+    """Print the typed model as a ShardedModel, and on stderr what is to be done first. Without a
+    plan print only the reason, as a pipe into kubectl hides the exit code.
     """
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return
+    manifest = typed_manifest(arguments)
     for answer in answers:
-        for warning in getattr(answer.report.outcome, "warnings", ()):
-            print_note(f"{answer.name}: {warning}")
-    print_yaml([typed_manifest(arguments)])
+        for point in points_of(answer, named=bool(arguments.gpus)):
+            said = " ".join(filter(None, (point.said, point.command)))
+            print_note(f"{answer.name}: {said}")
+            if point.due is Due.GATED:
+                manifest["spec"]["model"]["weights"] = {"secretRef": {"name": SECRET}}
+    print_yaml([manifest])
+
+
+def points_of(answer: PlannedModel, *, named: bool) -> tuple[Point, ...]:
+    """Return everything to be done before a plan is applied."""
+    outcome = answer.report.outcome
+    if not isinstance(outcome, Plan):
+        return ()
+    return points(outcome, answer.subject.request, answer.inventory, named=named)
 
 
 def exit_of(answers: Sequence[PlannedModel]) -> Exit:
@@ -198,7 +216,7 @@ def explain(arguments: Namespace) -> Exit:
     """Print everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output not in {"json", "yaml"}:
-        _print_for_people(answers, arguments.output, full=True)
+        _print_for_people(answers, arguments.output, _explained)
         return exit_of(answers)
     from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
@@ -529,12 +547,35 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
     )
 
 
-def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
+def _explained(answer: PlannedModel, closing: Sequence[Line]) -> list[Line]:
     width = width_of_output()
-    lines = to_lines(_with_mode(answer), title=answer.name, width=width, full=full)
+    lines = to_lines(_with_mode(answer), title=answer.name, width=width)
+    return [*lines, *_beside_the_best(answer, width), *closing]
+
+
+def _beside_the_best(answer: PlannedModel, width: int) -> list[Line]:
     if answer.comparison is None:
-        return lines
-    return [*lines, Line(), *side_by_side(answer.report.outcome, answer.comparison, width)]
+        return []
+    return [Line(), *side_by_side(answer.report.outcome, answer.comparison, width)]
+
+
+def _screen(answer: PlannedModel, closing: Sequence[Line], *, named: bool) -> list[Line]:
+    screen, width = screen_of_answer(answer, named=named), width_of_output()
+    lines = screen_lines(screen, title=answer.name, width=width, closing=closing)
+    return [*lines, *_beside_the_best(answer, width)]
+
+
+def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
+    """Return the first screen of an answer, beginning with the model that is served; ``named``: its
+    GPUs were named on the command line.
+    """
+    subject = answer.subject
+    screen = screen_of(
+        answer.report, request=subject.request, inventory=answer.inventory, named=named
+    )
+    served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
+    mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
+    return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.phrases import copies
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
@@ -40,7 +41,7 @@ from shardwright.planning.select import most_served
 from shardwright.planning.sizing import FrontPoint, Instance, Step, front, instance_of, steps_of
 from shardwright.planning.survey import survey
 from shardwright.reporting.explanation import request_facts
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
+from shardwright.reporting.figures import format_count, format_seconds
 from shardwright.reporting.lines import (
     GAP,
     UNDER,
@@ -70,8 +71,8 @@ ABOUT_USUAL: Final = (
 )
 
 ABOUT_PRICES: Final = (
-    "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
-    "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
+    "PRICE: hourly cost, one H100 = 1 (public price lists; *: assumed from the data sheet); "
+    "state your own prices as gpuHourPrices in --settings"
 )
 
 
@@ -103,8 +104,8 @@ _PRICE_HEADERS: Final = {
     Counted.GPUS: (),
 }
 _CHEAPEST: Final = {
-    Counted.STATED: ", cheapest",
-    Counted.RELATIVE: ", cheapest by relative prices",
+    Counted.STATED: " (cheapest)",
+    Counted.RELATIVE: " (cheapest by relative prices)",
     Counted.GPUS: "",
 }
 
@@ -423,8 +424,7 @@ def _figures(sized: Sized) -> tuple[str, ...]:
 def _layout_of(sized: Sized) -> str:
     if sized.plan is None:
         return "-"
-    layout = format_layout(sized.plan.layout)
-    return layout.replace("one GPU", "one slice") if sized.sliced else layout
+    return copies(sized.plan.layout)
 
 
 def _nodes_of(sized: Sized) -> str:
@@ -518,7 +518,7 @@ def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
         ],
         "overSpeed": [
             {
-                "layout": format_layout(point.layout),
+                "layout": copies(point.layout),
                 "gpus": point.layout.gpus,
                 "outputTokensPerSecondPerUser": _short(point.tokens_per_user),
                 "outputTokensPerSecondPerGpu": _short(point.tokens_per_gpu),
@@ -542,7 +542,7 @@ def _prices_document(sized: Sized, gpus: int) -> dict[str, Any]:
 def _speed_document(plan: Plan) -> dict[str, Any]:
     speed = plan.performance
     return {
-        "layout": format_layout(plan.layout),
+        "layout": copies(plan.layout),
         "replicas": plan.layout.replicas,
         "outputTokensPerSecond": {
             "predicted": round(speed.output_tokens_per_second),

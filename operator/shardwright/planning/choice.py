@@ -3,8 +3,10 @@ another beats in everything.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from shardwright.layouts.layout import Candidate
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import (
@@ -210,3 +212,21 @@ def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) 
 
 def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
     return scale.request.deploy and not_yet(feasible.candidate) is not None
+
+
+def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
+    """Return the layout that carries the load at the least cost, in as many instances as it takes,
+    whatever is free.
+    """
+    # A layout that may not start carries nothing, unless there is no other.
+    served = [other for other in ranked if not other.tight] or ranked
+    wanted = (
+        replace(
+            other.candidate, layout=replace(other.candidate.layout, replicas=other.replicas_wanted)
+        )
+        for other in served
+    )
+    return min(
+        wanted,
+        key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout),
+    )

@@ -12,7 +12,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.remedies import PlannerQuestion, remedy
-from shardwright.planning.report import Exclusion, Lack, NoPlan
+from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 from shardwright.planning.sentences import time_shares
@@ -275,13 +275,12 @@ def _miss(violation: Violation) -> float:
 
 def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
     """Return the reasons that ruled out layouts, then those that ruled out nodes, each most
-    frequent first.
+    frequent first. A layout counts once, for the first that speaks against it.
     """
     layouts: dict[str, list[tuple[Verdict, Violation]]] = defaultdict(list)
     for verdict in verdicts:
-        first = {item.problem.code: item for item in reversed(verdict.violations)}
-        for code, violation in first.items():
-            layouts[code].append((verdict, violation))
+        for first in verdict.violations[:1]:
+            layouts[first.problem.code].append((verdict, first))
     nodes: dict[str, list[str]] = defaultdict(list)
     for item in sorted(inventory.excluded, key=lambda item: item.node):
         nodes[item.problem.code].append(f"node {item.node}: {item.problem.sentence()}")
@@ -310,7 +309,15 @@ def _excluded(code: str, entries: Sequence[tuple[Verdict, Violation]]) -> Exclus
         count=len(entries),
         example=_example(*entries[0]),
         nearest_miss=_example(*nearest) if nearest[1].miss < float("inf") else "",
+        nearest=_near(*nearest),
     )
+
+
+def _near(verdict: Verdict, violation: Violation) -> NearMiss | None:
+    if verdict.prices is None:
+        return None
+    gap = violation.problem.gap if violation.miss < float("inf") else ""
+    return NearMiss(layout=verdict.candidate.layout, gap=gap)
 
 
 def _example(verdict: Verdict, violation: Violation) -> str:

@@ -22,14 +22,14 @@ from shardwright.planning.capabilities import (
     with_capability,
 )
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.choice import settled
+from shardwright.planning.choice import keeps_up, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
 from shardwright.planning.remedies import PlannerQuestion
-from shardwright.planning.report import Alternative, Plan, Report
+from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
 from shardwright.planning.select import (
@@ -212,14 +212,14 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     why = reasons(
         ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
     )
-    reconciled = (best, *others)
     inventory = considered.inventory
-    care = warnings(inventory, reconciled, request, considered.model, considered.traits)
+    care = warnings(inventory, best, request, considered.model, considered.traits)
     return Report(
         outcome=replace(
             _plan(best, considered.traits, scale, why),
             warnings=care,
             host_cache=_host_cache(best, considered),
+            enough=_enough(ranked, scale),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -237,7 +237,17 @@ def _alternative(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
         losses=losses,
         million_tokens_price=million_tokens_price(other),
         gpu_price=replace(price, source="") if price else None,
+        product=other.candidate.pool.product,
+        capacity=other.estimate.capacity,
     )
+
+
+def _enough(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Enough | None:
+    if ranked[0].carries_load or ranked[0].estimate.capacity is None:
+        return None
+    wanted = keeps_up(ranked, scale)
+    free = sum(node.free for node in wanted.pool.nodes)
+    return Enough(layout=wanted.layout, pool=wanted.pool.name, free=free)
 
 
 def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:

@@ -43,7 +43,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A layout that would also run, and its losses against the chosen one, also in words."""
+    """A layout that would also run, and its losses against the chosen one, also in words.
+
+    ``capacity`` is as in the plan.
+    """
 
     layout: Layout
     pool: str
@@ -52,16 +55,42 @@ class Alternative:
     million_tokens_price: float | None = None  # as in the plan
     gpu_price: GpuPrice | None = None  # as in the plan, without its source
     losses: tuple[Loss, ...] = ()
+    product: str = ""
+    capacity: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A layout that was ruled out, and its gap (empty: it is no matter of degree)."""
+
+    layout: Layout
+    gap: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """How many candidates (or nodes) one reason ruled out, with the nearest miss."""
+    """How many candidates (or nodes) one reason ruled out, with the nearest miss.
+
+    A candidate counts once, for the first reason against it. ``nearest`` is None for nodes, and for
+    degrees that do not divide the model: more memory or time would not help those.
+    """
 
     code: str
     count: int
     example: str
     nearest_miss: str
+    nearest: NearMiss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enough:
+    """What would carry a rate that the plan does not: a layout with its replicas, on a pool with so
+    many free GPUs.
+    """
+
+    layout: Layout
+    pool: str
+    free: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +110,7 @@ class Plan:
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
     ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
     offered). ``missing`` is how many groups are wanted beside these and have no place: it predicts
-    what these do alone.
+    what these do alone. ``enough`` is what would carry a rate that this plan does not.
     """
 
     layout: Layout
@@ -119,6 +148,7 @@ class Plan:
     claimed: ClaimedDevices | None = None
     capacity: float | None = None
     missing: int = 0
+    enough: Enough | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

@@ -187,6 +187,11 @@ class FeasibleCandidate:
         return self.sure * most_served(self.estimate.performance, self.estimate.capacity)
 
     @property
+    def replicas_wanted(self) -> int:
+        """Return the number of replicas that would carry the load."""
+        return math.ceil(self.candidate.layout.replicas / self.served_share)
+
+    @property
     def tight(self) -> bool:
         """Return whether one longest request fits some stage by less than its memory may be off."""
         return any(stage.tight for stage in self.estimate.stages)

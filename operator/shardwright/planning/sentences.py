@@ -89,7 +89,8 @@ def reasons(
 def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     cut = f"{_on_product(best)} ({best.candidate.pool.name})"
     if feasible == 1:
-        return f"{cut} is the only layout that can run."
+        is_ = "are" if best.candidate.layout.replicas > 1 else "is"
+        return f"{cut} {is_} the only layout that can run."
     short = best.estimate.capacity is not None and not best.carries_load
     verb, what = ("come", "closest to carrying the load") if short else ("give", _goal(scale))
     s = "" if best.candidate.layout.replicas > 1 else "s"
@@ -310,8 +311,9 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     wanted = request.workload.requests_per_second
     cut = degrees(smaller.candidate.layout)
     if wanted is not None:
+        late = "fall behind" if smaller.falls_behind else "leave no headroom"
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {rate(rate_served(smaller))} requests "
+            f"Fewer GPUs would {late}: {cut} serves {rate(rate_served(smaller))} requests "
             f"a second at most, {rate_offered(wanted)} are offered."
         )
     share = _share(smaller, request)
@@ -428,8 +430,6 @@ def uncounted_sentence(names: Sequence[str]) -> str:
 def exclusions_sentence(considered: int, excluded: Sequence[Exclusion]) -> str:
     """Return the excluded candidates, counted, most frequent reason first: layouts, then nodes.
 
-    A layout may break several rules, so the counts may add up to more than the total.
-
     >>> exclusion = Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss="")
     >>> exclusions_sentence(48, [exclusion])
     'of 48 layouts tried: 1 does not divide the attention heads'
@@ -443,11 +443,6 @@ def exclusions_sentence(considered: int, excluded: Sequence[Exclusion]) -> str:
             layouts.append(f"{item.count:,} {verb} {rest}")
         else:
             nodes.append(f"{item.count:,} {spell(item.code)}")
-    several = " (a layout can break several rules)" if layouts[1:] else ""
     tried = f"{format_plural(considered, 'layout')} tried"
-    said = (
-        f"of {tried}: {', '.join(layouts) or 'none'}{several}"
-        if considered
-        else "no layout was tried"
-    )
+    said = f"of {tried}: {', '.join(layouts) or 'none'}" if considered else "no layout was tried"
     return f"{said}; nodes not used: {', '.join(nodes)}" if nodes else said

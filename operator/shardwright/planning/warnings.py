@@ -1,11 +1,10 @@
 """Of what should a plan's reader beware: lowered values, slow links, uncertain speeds?"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
@@ -33,7 +32,7 @@ _PRICES_SHOWN: Final = 6
 
 def warnings(
     inventory: Inventory,
-    shown: Sequence[FeasibleCandidate],
+    best: FeasibleCandidate,
     request: Request,
     model: ModelSpec,
     traits: EngineTraits,
@@ -42,13 +41,11 @@ def warnings(
 
     Args:
         inventory: The nodes, with those that are free.
-        shown: The chosen layout and the runners-up beside it.
+        best: The chosen layout.
         request: The load and the objective.
         model: The model to serve.
         traits: The engine.
     """
-    # Only the unknown network is also a warning where just a runner-up depends on it.
-    best = shown[0]
     return (
         *_tight(best),
         *_lowered(best, request, traits),
@@ -57,7 +54,7 @@ def warnings(
         *_adapters(best, traits),
         *_gated(request),
         *_downloads(request),
-        *_commits(best, request),
+        *_commits(request),
         *_executor(best, traits),
         *_unproven(best.candidate, traits),
         *_unevenly_spread(best.candidate, request),
@@ -72,7 +69,7 @@ def warnings(
         *traits.warnings,
         *best.candidate.pool.warnings,
         *_missed_network(best.candidate),
-        *_unknown_network(shown),
+        *_unknown_network(best.candidate),
     )
 
 
@@ -136,35 +133,19 @@ def _gated(request: Request) -> Iterator[str]:
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """A plan that is only shown says so, too: it is read before it is deployed."""
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
             "spec.model.weights.cache.storage is "
             f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
-    if request.storage is Storage.HUB:
-        yield (
-            "every new pod downloads the weights from the hub: "
-            "spec.model.weights.cache keeps them on a claim"
-        )
 
 
-def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Pods of a group resolve the newest commit each by itself, if no claim is shared that holds
-    one.
-    """
+def _commits(request: Request) -> Iterator[str]:
     if request.commit_missed:
         yield (
             "no commit of the model is named: its publisher can change what the hub gives "
             "tomorrow; spec.model.revision pins one"
-        )
-    apart = request.storage is Storage.HUB or request.cache_bytes is not None
-    if apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
-        yield (
-            "the ranks of a group may load different commits, each the newest when it "
-            "downloads: spec.model.revision pins one, a shared claim "
-            "(spec.model.weights.cache.claimName) keeps one"
         )
 
 
@@ -342,14 +323,13 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     )
 
 
-def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
-    crossing = [pool.network for pool in pools if pool.reach.missed is None]
-    assumed = next((link.name for link in crossing if link.basis == "assumed"), None)
-    if assumed is not None:
+def _unknown_network(candidate: Candidate) -> Iterator[str]:
+    pool = candidate.pool
+    assumed = pool.reach.missed is None and pool.network.basis == "assumed"
+    if assumed and candidate.uses_network:
         yield (
-            f"the network between nodes is unknown: {assumed} per GPU assumed; set the node "
-            "label shardwright.io/network-gbps-per-gpu to state it"
+            f"the network between nodes is unknown: {pool.network.name} per GPU assumed; the node "
+            "label shardwright.io/network-gbps-per-gpu states it, for --gpus the option --network"
         )
 
 

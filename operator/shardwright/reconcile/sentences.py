@@ -237,7 +237,7 @@ def better_sentence(found: Better) -> str:
     >>> better_sentence(
     ...     Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
-    'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
+    'TP8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
     >>> found = Better(
     ...     layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True
     ... )
@@ -267,9 +267,9 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
     >>> anew_sentence(
     ...     new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
-    'a new plan would be tensor 8 on h200, and be 7% better by Latency'
+    'a new plan would be TP8 on h200, and be 7% better by Latency'
     >>> anew_sentence(new, None)
-    'a new plan would be tensor 8 on h200'
+    'a new plan would be TP8 on h200'
     """
     if anew is None:
         return ""

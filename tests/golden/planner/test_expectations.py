@@ -149,9 +149,9 @@ class TestQwen7BWith28HeadsOnEightH100:
         assert _cut(_plan(report).layout) == (4, 1)
 
     @pytest.mark.parametrize(
-        ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "VocabularyNotDivisible")]
+        ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "KvHeadsNotDivisible")]
     )
-    def test_8_fails_the_heads_and_7_the_vocabulary(self, tensor: int, code: str) -> None:
+    def test_8_fails_the_heads_and_7_the_kv_heads(self, tensor: int, code: str) -> None:
         outcome = _report("qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome
 
         assert isinstance(outcome, NoPlan)
@@ -273,7 +273,7 @@ class TestWhatCannotBe:
         assert not outcome.heals_by_itself
         assert outcome.problem.code == "TpotLimitExceeded"
         assert outcome.problem.remedy.startswith(
-            "closest is tensor 8 on h100-sxm-80gb; a token's time goes to "
+            "closest is TP8 on h100-sxm-80gb; a token's time goes to "
         )
 
     def test_nothing_free_is_waited_for(self) -> None:

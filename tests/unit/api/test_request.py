@@ -78,12 +78,6 @@ def test_the_longest_request_is_rounded_up_but_never_above_the_model(
     assert request.workload.max_model_len == longest
 
 
-def test_weights_are_pinned_where_the_spec_names_their_commit() -> None:
-    model = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
-    assert not request_of(model=model).pinned
-    assert request_of(model=model | {"revision": "f" * 40}).pinned
-
-
 def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:
     with pytest.raises(
         InputError,

@@ -27,6 +27,7 @@ from tests.support.builders_cli import Files, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+QWEN = "Qwen/Qwen3-8B"
 
 
 def _facts(
@@ -44,7 +45,7 @@ def test_a_model_and_gpus_are_enough_for_a_plan(capsys: Capture) -> None:
     assert main(["plan", LLAMA, "--gpus", "16xH100"]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert out.startswith("llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB of 1 node\n")
     assert "no pods are known" not in out, "GPUs that are named are free"
     assert err == ""
 
@@ -53,7 +54,7 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
     capsys: Capture, tmp_path: Path
 ) -> None:
     words = [
-        LLAMA,
+        QWEN,
         "--gpus",
         "4xL40S",
         "--rps",
@@ -75,7 +76,7 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
 
     assert json.loads(capsys.readouterr().out)["items"] == [typed]
     assert yaml.safe_load(manifest.read_text())["spec"] == {
-        "model": {"id": LLAMA},
+        "model": {"id": QWEN},
         "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},
         "objective": {"ttftMilliseconds": 2000},
     }
@@ -86,14 +87,14 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(capsys: 
 
     assert main(["plan", *words]) == 0
     assert capsys.readouterr().out.startswith(
-        "llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB-MIG-3g.40gb)\n"
+        "llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB-MIG-3g.40gb of 1 node\n"
     )
     assert main(["plan", *words, "-o", "manifest"]) == 0
     manifest = yaml.safe_load(capsys.readouterr().out)
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
-def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_tells_its_warnings_beside_it(
+def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_beside_it_what_is_to_be_done_first(
     capsys: Capture,
 ) -> None:
     """A pipe into kubectl hides the exit code."""
@@ -105,8 +106,9 @@ def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_tells_its_warnings_b
 
     assert main(["plan", LLAMA, "--gpus", "4xH100", "-o", "manifest"]) == 0
     planned = capsys.readouterr()
-    assert yaml.safe_load(planned.out)["kind"] == "ShardedModel"
-    assert "is gated, and no token is named" in planned.err
+    secret = {"secretRef": {"name": "hub-token"}}
+    assert yaml.safe_load(planned.out)["spec"]["model"] == {"id": LLAMA, "weights": secret}
+    assert "create secret generic hub-token" in planned.err
 
 
 def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
@@ -120,7 +122,7 @@ def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
     assert main(["plan", "-f", str(manifest), "--gpus", "8xH100"]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert out.startswith("llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB of 1 node\n")
     assert " ".join(err.split()) == (
         "note: llama-3-1-8b-instruct: spec.placement.migProfile is 3g.40gb, and --gpus names "
         "whole GPUs: these are planned on"
@@ -375,7 +377,7 @@ def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_
     main(["plan", LLAMA, "--gpus", "1xH100", "--ttft", "1ms", "-o", "wide"])
     header, row = capsys.readouterr().out.splitlines()
 
-    assert table[1].split() == ["H100-SXM-80GB", "-", "-", "-", "-", "-"]
+    assert table[1].split() == ["H100-SXM-80GB", *["-"] * 6]
     assert table[2:] == [
         "  H100-SXM-80GB: time to first token of 48 ms must be at most 1 ms, 48 times as long"
     ]
@@ -685,12 +687,12 @@ def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Pa
     assert "PRICE" not in capsys.readouterr().out  # one product is compared with nothing
     main([*words, "--gpus", "L40S"])
     relative = capsys.readouterr().out
-    assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
+    assert relative.splitlines()[0].endswith("are enough (cheapest by relative prices)")
     assert "PRICE" in relative
-    assert "in hours of one H100, by public price lists" in " ".join(relative.split())
+    assert "hourly cost, one H100 = 1 (public price lists" in " ".join(relative.split())
     main([*words, "--gpus", "L40S", *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1})])
     stated = capsys.readouterr().out
-    assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
+    assert stated.splitlines()[0].endswith("x L40S-48GB are enough (cheapest)")
     assert "PER HOUR" in stated
     assert "PRICE" not in stated
 

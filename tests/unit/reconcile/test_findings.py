@@ -256,7 +256,7 @@ def test_the_status_counts_groups_and_names_the_service() -> None:
     assert status == {
         "observedGeneration": 3,
         "summary": [
-            "tensor 8 x pipeline 2 on 16 GPUs of h100",
+            "TP8·PP2 on 16 GPUs of h100",
             "Progressing: 1 of 2 groups ready; llama-1: rank 0: pulling",
             "http://llama.models.svc.cluster.local:8000",
         ],

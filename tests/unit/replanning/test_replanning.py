@@ -245,7 +245,7 @@ def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_an
     assert report.lacks is not None
     assert report.lacks.heals_by_itself
     assert report.lacks.problem.sentence() == (
-        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
+        "TP4·PP3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
         "that there are, "
         "what is free has no nodes that share an NVLink domain, unlike the plan; free or add "
         "nodes as those of the plan; "
@@ -317,7 +317,7 @@ def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_
     )
     assert short is not None
     assert short.problem.sentence().startswith(
-        "tensor 8 x pipeline 2 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each"
+        "TP8·PP2 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each"
     )
 
 
