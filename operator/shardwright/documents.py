@@ -2,7 +2,7 @@
 ``status.plan``, in the API's names; without conditions, groups or pods, which only a cluster knows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,7 +13,9 @@ from shardwright.costs.workload import KvOffload, Workload
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
 from shardwright.planning.comparison import Comparison
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.phrases import letters
+from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.sentences import without_sentence
 from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
@@ -26,7 +28,8 @@ def plan_document(
     """Return the answer to one ShardedModel.
 
     ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed; ``best`` if degrees are pinned.
+    be deployed, ``without`` if leaving out fields of the user's own helps, ``best`` if degrees are
+    pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -37,6 +40,7 @@ def plan_document(
         "request": request_document(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
+        **_without(report.without),
         "plan": plan_status(report),
         **({"best": _best(comparison)} if comparison else {}),
     }
@@ -117,7 +121,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
             },
             "statistic": objective.statistic.value,
         },
-        **({} if space.fill else {"replicas": space.replicas}),
+        **({} if space.fill or space.replicas is None else {"replicas": space.replicas}),
         **_given("parallelism", pins),
         **_given("budget", budget),
     }
@@ -153,7 +157,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    # Without ``tokens`` if the planner chooses them: then the plan has them.
+    # WithoutFields ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
@@ -187,3 +191,24 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     return {"problem": problem.document()} if problem else {}
+
+
+def _without(found: Sequence[WithoutFields]) -> dict[str, Any]:
+    return {"without": [_left_out(item) for item in found]} if found else {}
+
+
+def _left_out(found: WithoutFields) -> dict[str, Any]:
+    ratios = {"price": found.price, "output": found.output, "seconds": found.seconds}
+    compared = {} if found.gain is Benefit.FITS else {"comparedWithPlan": ratios}
+    return {
+        "fields": list(found.fields),
+        "gain": found.gain.value,
+        "layout": letters(found.layout),
+        "replicas": found.layout.replicas,
+        "gpus": found.layout.gpus,
+        "pool": found.pool,
+        "product": found.product,
+        "carriesLoad": found.carries_load,
+        **compared,
+        "message": without_sentence(found),
+    }

@@ -42,12 +42,13 @@ class Ground:
 
     ``held`` are existing groups whose nodes no plan of record says: those of a model without one,
     and those below the partition. If there are to be fewer groups, the ``worst`` go first, by
-    number.
+    number. ``same_pods``: groups have the pods that the spec asks for beside a plan.
     """
 
     inventory: Inventory
     held: tuple[Held, ...] = ()
     worst: tuple[int, ...] = ()
+    same_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +75,13 @@ def plan_anew(
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
-    Groups keep their nodes as far as the new plan can run there.
+    Groups keep their nodes as far as the new plan can run there, and their pods if the new plan
+    has their cut and the spec asks for no others: a load that changes only adds or drops groups.
     """
     inventory = ground.inventory
     report = planned(subject, inventory)
+    if record and ground.same_pods:
+        report = _as_it_runs(subject, record.plan, report, inventory)
     if isinstance(report.outcome, Plan):
         # Without a record the groups that run are all that is known: a model that lost its record
         # moves as little as one that has it.
@@ -93,6 +97,51 @@ def plan_anew(
             ),
         )
     return _recorded(subject, record, report)
+
+
+_LIMITS: Final = (
+    "kv_tokens",
+    "max_model_len",
+    "max_sequences",
+    "max_batched_tokens",
+    "memory_utilization",
+    "host_cache",
+    "draft_tokens",
+)
+"""Fields of a plan that its engines are started with."""
+
+
+def _as_it_runs(subject: Subject, plan: Plan, report: Report, inventory: Inventory) -> Report:
+    """Return the report with the limits that the engines of ``plan`` run with, if it has their cut.
+
+    The number of groups is planned anew for these limits. If the load is not served with them, or
+    is served with others alone, the report is as it was.
+    """
+    made = report.outcome
+    if not isinstance(made, Plan) or not _runs_alike(subject, made, plan):
+        return report
+    request, told = pinned(subject.request, plan), subject.traits.options.told
+    load = replace(request.workload, max_model_len=plan.max_model_len, shortest_model_len=None)
+    told = replace(told, sequences=plan.max_sequences, batched_tokens=plan.max_batched_tokens)
+    traits = replace(subject.traits, options=replace(subject.traits.options, told=told))
+    found = make_plan(
+        subject.model, pools_of(inventory, plan), replace(request, workload=load), traits
+    ).outcome
+    if isinstance(found, NoPlan) or (made.carries_load and not found.carries_load):
+        return report
+    limits = {name: getattr(plan, name) for name in _LIMITS}
+    return replace(report, outcome=replace(found, **limits, reasons=made.reasons))
+
+
+def _runs_alike(subject: Subject, made: Plan, plan: Plan) -> bool:
+    load = subject.request.workload
+    return (
+        _shape(made) == _shape(plan)
+        and not any(differences(made, plan))
+        # Engines refuse a longer request than they were started for.
+        and load.input_tokens + load.output_tokens <= plan.max_model_len
+        and any(getattr(made, name) != getattr(plan, name) for name in _LIMITS)
+    )
 
 
 def _standing(plan: Plan) -> tuple[Held, ...]:
@@ -297,7 +346,8 @@ def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Gro
     Held groups stay on their nodes as far as the plan can run there; others keep clear of those
     below the partition, as in a new plan. If not all have room, the record is as it is.
     """
-    wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
+    wished = subject.intent.replicas
+    wanted = plan.layout.replicas if wished is None else wished
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
@@ -374,10 +424,8 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
         excluded=(),
     )
     request = pinned(subject.request, plan)
-    if request.space.fill:
-        request = replace(
-            request, space=replace(request.space, replicas=plan.layout.replicas, fill=False)
-        )
+    space = replace(request.space, replicas=plan.layout.replicas, fill=False)
+    request = replace(request, space=space)
     found = make_plan(
         subject.model, with_room(subject, plan, pools), request, subject.traits
     ).outcome
@@ -392,7 +440,8 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
 def rescale(
     subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Report:
-    """Return the plan with the wanted number of replicas; no group moves.
+    """Return the plan with the wished number of replicas, or as many as its cut needs by now; no
+    group moves.
 
     A replica stays as it is, its engine's limits included, so that no group restarts for a new
     number; only predictions and reasons are new. Groups are dropped, the ``worst`` first, by
@@ -400,13 +449,20 @@ def rescale(
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
-    own = pools_of(inventory, plan)
-    whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
-    missing = subject.intent.replicas - len(plan.groups)
+    own, request = pools_of(inventory, plan), pinned(subject.request, plan)
+    wanted = subject.intent.replicas
+    if wanted:
+        request = replace(request, space=replace(request.space, replicas=wanted, fill=False))
+    whole = make_plan(subject.model, own, request, subject.traits)
+    if wanted is None:
+        if isinstance(whole.outcome, NoPlan):
+            return whole
+        wanted = whole.outcome.layout.replicas
+    missing = wanted - len(plan.groups)
     if missing <= 0:
         # Dropping groups needs no prediction: nodes that are away must not prevent it.
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
-        stay = _staying(_standing(plan), worst, subject.intent.replicas)
+        stay = _staying(_standing(plan), worst, wanted)
         fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
         return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):

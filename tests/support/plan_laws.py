@@ -285,6 +285,33 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
+    """A quarter more load never has less of it served; and where the fewest GPUs are the goal, they
+    never cost less.
+
+    Where the load is carried and more of it is not, all that there is serves it.
+    """
+    request = snapshot.question.request
+    load = request.workload
+    if request.space.replicas is not None:
+        return
+    rate = load.requests_per_second
+    more = replace(
+        load, concurrency=load.concurrency * 5 // 4 + 1, requests_per_second=rate and rate * 1.25
+    )
+    after = _asked(snapshot, request=replace(request, workload=more))
+    if not after.ranked:
+        yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
+        return
+    old, new = snapshot.plan, after.plan
+    before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
+    if then < before * (1 - SLACK) and old.tight == new.tight:
+        yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)} become {then:.1f}")
+    fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
+    if fewest and new.counted_cost < old.counted_cost * (1 - ROUNDING) and old.tight == new.tight:
+        yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
+
+
 def _more_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     """A node more never makes the plan worse."""
     pools = tuple(
@@ -423,6 +450,7 @@ def _agreed(snapshot: Snapshot) -> Iterator[Finding]:
 
 _BESIDE: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _one_more,
+    _more_load,
     _more_nodes,
     _faster_links,
     _more_memory,

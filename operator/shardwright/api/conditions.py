@@ -58,6 +58,7 @@ class ConditionType(Word):
         "a group with the changed pods does not come up: the others keep those that they have",
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
+    REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
 
 
 class Reason(Word):
@@ -77,6 +78,10 @@ class Reason(Word):
     )
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
     PAUSED = ("Paused", "paused is true: nothing is changed")
+    REPLICAS_LEFT_OUT = (
+        "ReplicasLeftOut",
+        "spec.replicas is left out, and an autoscaler finds no number to change",
+    )
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = (

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
-from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
+from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection, add_offline
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of, parts_of
@@ -30,7 +30,6 @@ examples:
   %(prog)s -f model.yaml --context my-cluster -o json
   %(prog)s llama-70b -n models
   %(prog)s -f model.yaml --server
-  %(prog)s -f model.yaml --nodes nodes.yaml --fetch
 
 exit codes:
   0  there is a plan
@@ -84,6 +83,10 @@ examples:
     kubectl apply --server-side -n NAMESPACE -f -
   HF_TOKEN=hf_... %(prog)s acme/private \\
     --revision 0123456789abcdef0123456789abcdef01234567
+
+'plan' and the other commands that take an id do the same for models that are not built in: the hub gets the id, your
+token and nothing else, within 3 s. What it answers is kept in ~/.cache/shardwright/hub and then used without asking;
+fetch always asks.
 
 As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept), HF_ENDPOINT, HF_HUB_OFFLINE (then
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
@@ -287,11 +290,7 @@ def _add_size(commands: Commands) -> None:
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
     _add_typed(command, layout=False)
-    command.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read a model that is not built in from the hub; 'fetch --help' has more",
-    )
+    _add_unknown(command)
     there = command.add_argument_group("GPUs")
     _add_named_gpus(there)
     _add_nodes_of(there)
@@ -343,10 +342,7 @@ def _add_fetch(commands: Commands) -> None:
 
 def _add_models(commands: Commands) -> None:
     command = _add_command(
-        commands,
-        "models",
-        summary="list the models that are known: built in, or by their ids alone",
-        epilog=MODELS_EXAMPLES,
+        commands, "models", summary="list the models that are built in", epilog=MODELS_EXAMPLES
     )
     command.add_argument(
         "search",
@@ -470,19 +466,14 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
     _add_nodes_of(there)
 
 
-def _add_unknown(wanted: ArgumentGroup) -> None:
-    unknown = wanted.add_mutually_exclusive_group()
-    unknown.add_argument(
+def _add_unknown(wanted: argparse._ActionsContainer) -> None:
+    wanted.add_argument(
         "--config",
         metavar="FILE",
-        help="config.json of a model that is not built in; or the folder of its checkpoint, or "
+        help="config.json of the model, built in or not; or the folder of its checkpoint, or "
         "models--ORG--NAME of the cache of the Hugging Face hub",
     )
-    unknown.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read models that are not built in from the hub; 'fetch --help' has the environment",
-    )
+    add_offline(wanted)
 
 
 def _add_named_gpus(there: ArgumentGroup) -> None:
@@ -534,7 +525,7 @@ _LAYOUT: Final = (
     ("--pp", "DEGREE", "pipeline-parallel degree: stages (default: planned)"),
     ("--ep", "DEGREE", "expert-parallel degree: 1, or --tp times --dp (default: planned)"),
     ("--dp", "DEGREE", "attention's replicas beside one set of experts (default: planned)"),
-    ("--replicas", "COUNT", "replicas of the model (default: 1)"),
+    ("--replicas", "COUNT", "replicas of the model (default: planned)"),
 )
 """Options with one value that pin a layout, also beside a file: name, placeholder, help."""
 

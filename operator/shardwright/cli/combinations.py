@@ -202,7 +202,7 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
         "--nodes": arguments.nodes,
         "--gpus": arguments.gpus,
         "--config": arguments.config,
-        "--fetch": arguments.fetch,
+        "--offline": arguments.offline,
         "--settings": arguments.settings,
         "-o manifest": arguments.output == "manifest",
         **dict.fromkeys(typed_options(arguments), True),

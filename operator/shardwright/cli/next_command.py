@@ -9,8 +9,8 @@ from shlex import join
 from shardwright.cli.named_gpus import NamedGpus
 from shardwright.cli.typed import OPTIONS
 
-_SHARED = ("nodes_of", "network", "settings")
-"""Options of both commands that describe no model."""
+_SHARED = ("nodes_of", "network", "settings", "config")
+"""Options of both commands that stand for no field."""
 
 
 def plan_command(arguments: Namespace, gpus: int, named: NamedGpus) -> str:
@@ -26,5 +26,5 @@ def _repeated(arguments: Namespace) -> Iterator[str]:
         if value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             yield from (f"--{name.replace('_', '-')}", text)
-    if arguments.fetch:
-        yield "--fetch"
+    if arguments.offline:
+        yield "--offline"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,13 @@ from math import ceil, inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
-from shardwright.cli.checkpoints import BY_FETCH, fetch_unknown, fetched_for, with_ways_to_read
+from shardwright.cli.checkpoints import (
+    fetched_for,
+    problem_of,
+    read_config,
+    read_unknown,
+    with_config,
+)
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
@@ -205,14 +211,15 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
         InputError: The model is not known, or does not take the load.
     """
     resource = read_typed(typed_manifest(arguments))
-    fetched: Mapping[str, Mapping[str, object]] = {}
-    if arguments.fetch:
-        fetched = fetched_for(resource, fetch_unknown((("", resource),)))
+    config = read_config(arguments.config) if arguments.config else None
+    unknown = ((("", resource, config is not None)),)
+    fetched = fetched_for(resource, read_unknown(unknown, offline=arguments.offline))
+    question = Question(resource=resource, settings=settings, catalogue=fetched)
     try:
-        return resolve(Question(resource=resource, settings=settings, catalogue=fetched))
+        return resolve(question if config is None else with_config(question, config))
     except InputError as error:
         raise InputError(
-            of_option(with_ways_to_read(problem, BY_FETCH)) for problem in error.problems
+            problem_of(problem, "", arguments.config) for problem in error.problems
         ) from None
 
 

@@ -222,6 +222,17 @@ def of_option(problem: Problem) -> Problem:
     )
 
 
+def field_as_typed(path: str) -> str:
+    """Return the option that is typed for a field; the field, if there is none.
+
+    >>> field_as_typed("spec.objective.tpotMilliseconds"), field_as_typed("spec.parallelism")
+    ('--tpot', 'spec.parallelism')
+    """
+    return next(
+        (option.flag for option in OPTIONS if ".".join(("spec", *option.field)) == path), path
+    )
+
+
 def _of_flags(text: str) -> str:
     """Return a sentence about fields as one about their options.
 

@@ -20,6 +20,7 @@ from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
+from shardwright.planning.remedies import PlannerQuestion
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
@@ -79,7 +80,7 @@ def consider(
     scope = SearchScope(
         not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray),
         numbers=Fewest(judge=judge, scale=scale),
-        most=_most_instances(request),
+        most=most_instances(request),
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
@@ -97,8 +98,10 @@ def consider(
     )
 
 
-def _most_instances(request: Request) -> int:
-    """One for each request in flight; of a rate the number in flight is not known."""
+def most_instances(request: Request) -> int:
+    """Return how many instances there may be: one for each request in flight, if that number is
+    known.
+    """
     load = request.workload
     return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
@@ -133,8 +136,11 @@ def choose(considered: Considered) -> Report:
     verdicts, ranked = considered.verdicts, decided(considered)
     if ranked:
         return _report(ranked, considered)
+    asked = PlannerQuestion(
+        model=considered.model, request=considered.request, traits=considered.traits
+    )
     return Report(
-        outcome=no_plan(verdicts, considered.inventory, considered.request),
+        outcome=no_plan(verdicts, considered.inventory, asked),
         alternatives=(),
         excluded=count_exclusions(verdicts, considered.inventory),
         considered=len(verdicts),
@@ -154,7 +160,7 @@ def _beside_more(
             wanted, considered.model, over_ray=considered.traits.options.over_ray
         ),
         numbers=More.beside(ranked, judge, scale),
-        most=_most_instances(considered.request),
+        most=most_instances(considered.request),
     )
     candidates = enumerate_candidates(
         considered.model, considered.inventory, considered.request.space, considered.traits, scope

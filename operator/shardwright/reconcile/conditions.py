@@ -17,6 +17,7 @@ from shardwright.reconcile.sentences import (
     better_sentence,
     failure_sentence,
     fixes_sentence,
+    hand_over_sentence,
     named,
     not_ready_sentence,
 )
@@ -78,6 +79,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.ROLLOUT_PENDING: _pending(found),
         ConditionType.ROLLOUT_STOPPED: rollout_stopped(found),
         ConditionType.ROLLED_BACK: rolled_back(found),
+        ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
     }
     return tuple(_conditions(found, said))
 
@@ -245,6 +247,13 @@ def rolled_back(found: Findings) -> ConditionSaid:
     problems = found.of_going_back
     reason = problems[0].code if problems else Reason.IDLE
     return ConditionSaid(False, reason, "; ".join(problem.sentence() for problem in problems))
+
+
+def _replicas_planned(found: Findings) -> ConditionSaid:
+    if found.plan is None or found.number_planned_for is None:
+        return _IDLE
+    message = hand_over_sentence(found.number_planned_for, found.plan.layout.replicas)
+    return ConditionSaid(True, Reason.REPLICAS_LEFT_OUT, message)
 
 
 def _names(groups: Iterable[GroupState]) -> str:

@@ -24,6 +24,7 @@ from shardwright.reconcile.sentences import (
 )
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.writes import ObjectKey
+from shardwright.rendering.deployment import Owner
 
 _PASSING: Final = frozenset(
     {
@@ -68,7 +69,8 @@ class Findings:
     the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the
     serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the
     next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
-    read.
+    read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
+    be given another number (None: it says how many itself, or fills a budget, or runs none).
     """
 
     generation: int
@@ -103,6 +105,7 @@ class Findings:
     rollback_problem: Problem | None = None
     history_problem: Problem | None = None
     alpha_groups: bool = False
+    number_planned_for: Owner | None = None
 
     @property
     def spec_rejected(self) -> bool:

@@ -41,7 +41,9 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return how many groups shall run: ``replicas``, or the plan's if it fills a budget."""
+    """Return how many groups shall run; one, while only a plan could say and there is none."""
     if intent.plan_only:
         return 0
-    return len(plan.groups) if intent.fills and plan else intent.replicas
+    if intent.replicas is None:
+        return plan.layout.replicas if plan else 1
+    return intent.replicas

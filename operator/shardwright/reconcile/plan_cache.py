@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import MOST_REPLICAS
+from shardwright.planning.planner import most_instances
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
@@ -80,9 +80,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     )
     return (
         _question(subject),
-        stock_of(
-            inventory, (space.replicas or MOST_REPLICAS) if space.fill else subject.intent.replicas
-        ),
+        stock_of(inventory, space.replicas or most_instances(subject.request)),
         host,
     )
 
@@ -109,9 +107,8 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return the part of each pool's room that can change the choice of a layout: the number of
     nodes for each number of free GPUs, up to a limit; where a scale-up link joins nodes, by domain.
     """
-    copies = max(1, replicas)
     pools = tuple(
-        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies))
+        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, replicas))
         for pool in inventory.pools
     )
     excluded = tuple(

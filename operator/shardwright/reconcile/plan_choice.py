@@ -28,7 +28,7 @@ class Wanted:
     input_hash: str
     cut_hash: str
     replan: Replan
-    replicas: int
+    replicas: int | None  # None: the plan says how many
     deploy: bool = False  # not only planned
 
 
@@ -72,5 +72,5 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
     if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are no longer wanted go before others move.
-    fewer = wanted.replicas < len(record.plan.groups)
+    fewer = wanted.replicas is not None and wanted.replicas < len(record.plan.groups)
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

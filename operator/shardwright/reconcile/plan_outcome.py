@@ -19,7 +19,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.paused_groups import is_against
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
-from shardwright.reconcile.rights import not_admitted, outgrown, too_many
+from shardwright.reconcile.rights import not_admitted, outgrown, runs_as_asked, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
@@ -218,7 +218,8 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         derived.record.plan.group_numbers if derived.record else tuple(item.number for item in held)
     )
     may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
-        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+        choice is PlanChoice.RESCALE
+        and (subject.intent.replicas is None or subject.intent.replicas < len(numbers))
     )
     roots = group_names(base_name(snapshot.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, derived.standing, derived.leaving) if may_drop else ()
@@ -230,6 +231,8 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         worst=worst,
         # Late nodes too, or the same ones would be planned again.
         lost=derived.lost | derived.late,
+        same_pods=derived.record is not None
+        and runs_as_asked(snapshot, derived, subject, derived.record),
     )
 
 

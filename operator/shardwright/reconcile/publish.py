@@ -360,6 +360,8 @@ def _with_plan(
     found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
     intent, record = subject.intent, planned.record
+    # A budget to fill takes no number from anybody.
+    open_number = intent.replicas is None and not subject.request.space.fill
     return replace(
         found,
         known_pods=cluster.known_pods if record else KnownPods.ALL,
@@ -377,6 +379,7 @@ def _with_plan(
         wanted=groups_wanted(intent, record.plan if record else None),
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
+        number_planned_for=subject.owner if open_number and not intent.plan_only else None,
     )
 
 

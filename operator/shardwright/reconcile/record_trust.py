@@ -158,8 +158,8 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
-    wished = space.replicas if subject.intent.fills else subject.intent.replicas
-    if len(plan.groups) > (wished or MOST_REPLICAS):
+    wished = subject.intent.replicas
+    if len(plan.groups) > (space.replicas or MOST_REPLICAS if wished is None else wished):
         return f"has {len(plan.groups)} groups, more than the spec asks for"
     if layout.gpus > (space.max_gpus or layout.gpus):
         return f"has {layout.gpus} GPUs, more than the spec allows"

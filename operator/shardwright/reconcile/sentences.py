@@ -23,6 +23,7 @@ from shardwright.reconcile.writes import (
     written_name,
 )
 from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
@@ -193,6 +194,22 @@ def no_place_sentence(number: int | None) -> str:
     'revision 1, which is being restored, needs this'
     """
     return f"{_revision_named(number)}, which is being restored, needs this: {NO_PLACE_ASKED}"
+
+
+def hand_over_sentence(owner: Owner, groups: int) -> str:
+    """Return how many groups the plan says that there are, and how that number is handed over.
+
+    >>> hand_over_sentence(Owner(name="llama", namespace="models", uid=""), 4).partition(";")[0]
+    'the plan says that 4 groups run, as spec.replicas is left out'
+    """
+    groups_run = "1 group runs" if groups == 1 else f"{groups} groups run"
+    kubectl = f"kubectl -n {owner.namespace}"
+    return (
+        f"the plan says that {groups_run}, as spec.replicas is left out; HPA and KEDA need the "
+        f"number there: hand it over with `{kubectl} scale smodel {owner.name} "
+        f"--replicas={groups}`, have it planned again with `{kubectl} patch smodel {owner.name} "
+        """--type=merge -p '{"spec":{"replicas":null}}'`; neither restarts a group"""
+    )
 
 
 def better_sentence(found: Better) -> str:

@@ -111,8 +111,9 @@ class Ask:
     ``held`` are the present nodes of groups: of all if no plan of record says so or an earlier plan
     is to be ``restored``, else of those below the partition, which may be elsewhere than it says.
     ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
-    Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``beside``
-    (group, generation) asks for a surge of one group instead.
+    Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``same_pods``:
+    the spec asks groups for no other pods than they have by the plan of record. ``beside`` (group,
+    generation) asks for a surge of one group instead.
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -124,6 +125,7 @@ class Ask:
     restored: Plan | None = field(default=None, compare=False)
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
+    same_pods: bool = False
     beside: tuple[int, int] | None = None
 
     @property
@@ -234,7 +236,7 @@ class Snapshot:
         """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)
-        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
+        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else None
         records = (
             self.record,
             *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)),
@@ -243,7 +245,7 @@ class Snapshot:
         # 6).
         return max(
             there,
-            wanted,
+            wanted or 0,
             *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)),
             0,
         )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from shardwright.api.life import Restart
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
-from shardwright.api.spec import Budget, PlacementRules, Spec
+from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.weights import CLAIM, claim_of, scheme_of
 
 
@@ -43,8 +43,8 @@ class Intent:
     """The user's intent for a plan once there is one.
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
-    is changed. ``replicas`` is the number of groups; if the plan ``fills`` a budget, the plan says
-    how many. ``scheduler`` is told which pods form a group (None: no scheduler is).
+    is changed. ``replicas`` is the number of groups (None: the plan says how many). ``scheduler``
+    is told which pods form a group (None: no scheduler is).
     ``shares_claim``: pods mount an existing claim (weights, adapters, a user's own volume), which
     may be one that a single node mounts. ``max_unavailable`` and ``max_surge`` are how many groups
     a rollout may take down, or surge, at once. ``keeps_templates``: groups stay as another release
@@ -56,8 +56,7 @@ class Intent:
 
     plan_only: bool
     paused: bool
-    replicas: int
-    fills: bool
+    replicas: int | None
     replan: Replan
     scheduler: str  # None | Native | Kueue | Coscheduling
     shares_claim: bool
@@ -83,8 +82,6 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
         replicas=spec.replicas,
-        # replicas: 0 stops a model, whatever budget it is to fill.
-        fills=(spec.budget or unsaid(Budget)).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,
         shares_claim=_shares_claim(spec),

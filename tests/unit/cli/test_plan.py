@@ -183,7 +183,6 @@ def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: C
         },
         "engine": {"maxModelLen": 2048, "kvCacheQuantization": "FP8"},
         "objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 80, "statistic": "Mean"},
-        "replicas": 1,
         "parallelism": {"tensor": 2},
         "budget": {"gpus": 4},
     }

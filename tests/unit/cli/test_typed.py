@@ -365,6 +365,7 @@ def test_size_does_not_take_replicas_and_says_which_limit_is_not_met(capsys: Cap
 
     out = " ".join(_too_slow().split())
     assert "GPUs are not enough. --ttft: time to first token of" in out
+    assert "; relax the limit: one request alone exceeds it, too Load " in out
 
 
 def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_a_column(

@@ -165,6 +165,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
         ("RolledBack", "False", "Idle"),
+        ("ReplicasPlanned", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -181,6 +182,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
         ("RolledBack", "False", "Idle"),
+        ("ReplicasPlanned", "False", "Idle"),
     }
 
 
@@ -308,7 +310,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [38, 38 + 1, 38 + 5, 38 + 5, 38 + 5 + 1 + 1]
+    assert counts == [39, 39 + 1, 39 + 5, 39 + 5, 39 + 5 + 1 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

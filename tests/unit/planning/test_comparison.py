@@ -1,6 +1,7 @@
 """A pinned layout beside the best one for the same load on the same GPUs."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ def _compared(request: Request, inventory: Inventory = ONE_NODE) -> Comparison:
     return compare(make_plan(model, inventory, request, traits).outcome, best, inventory, free)
 
 
-def _pinned(**pins: int) -> Request:
-    return replace(LOAD, space=SearchSpace(**{"replicas": None, **pins}))
+def _pinned(**pins: Any) -> Request:
+    return replace(LOAD, space=replace(SearchSpace(), **pins))
 
 
 def test_the_best_layout_that_is_pinned_is_said_to_be_the_best() -> None:
