@@ -20,8 +20,8 @@ from tests.support.builders_reporting import a_reported_performance, a_reported_
 OPEN = SearchSpace(replicas=None, tensor=1, pipeline=1)
 
 
-def _at_rate(rate: float, **limits: float) -> Request:
-    request = a_request(**limits)
+def _at_rate(rate: float, tpot_seconds: float | None = None) -> Request:
+    request = a_request(tpot_seconds=tpot_seconds)
     load = replace(request.workload, requests_per_second=rate)
     return replace(request, workload=load, space=OPEN)
 
