@@ -10,6 +10,7 @@ from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
+from shardwright.errors import Problem
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
 from shardwright.planning.comparison import Comparison
@@ -27,9 +28,9 @@ def plan_document(
 ) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
-    ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed, ``without`` if leaving out fields of the user's own helps, ``best`` if degrees are
-    pinned.
+    ``reason`` is a condition's reason; ``problem`` is there if there is no plan, one that cannot be
+    deployed, or one that lacks replicas, ``without`` if leaving out fields of the user's own helps,
+    ``best`` if degrees are pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -38,8 +39,8 @@ def plan_document(
         "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
         **_engine(subject, report.outcome),
         "request": request_document(subject),
-        "reason": _reason(subject, report.outcome),
-        **_problem(report.outcome),
+        "reason": _reason(subject, report),
+        **_problem(report),
         **_without(report.without),
         "plan": plan_status(report),
         **({"best": _best(comparison)} if comparison else {}),
@@ -178,9 +179,12 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
     return {name: given} if given else {}
 
 
-def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
-    if isinstance(outcome, NoPlan):
-        reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
+def _reason(subject: Subject, report: Report) -> str:
+    outcome, lacks = report.outcome, report.lacks
+    none = outcome if isinstance(outcome, NoPlan) else lacks
+    if none or isinstance(outcome, NoPlan):
+        heals = none is not None and none.heals_by_itself
+        reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
     elif subject.intent.plan_only:
         reason = Reason.PLAN_ONLY
     else:
@@ -188,8 +192,12 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     return reason.value
 
 
-def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
-    problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
+def _problem(report: Report) -> dict[str, Any]:
+    outcome, lacks = report.outcome, report.lacks
+    if isinstance(outcome, NoPlan):
+        problem: Problem | None = outcome.problem
+    else:
+        problem = outcome.undeployable or (lacks.problem if lacks else None)
     return {"problem": problem.document()} if problem else {}
 
 

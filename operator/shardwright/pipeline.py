@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
+from shardwright.extra_groups import what_fits
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.comparison import Comparison, compare, without_pins
 from shardwright.planning.gain import pool_of
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:
-    """Return the plan, or why there is none.
+    """Return the plan, of as many groups as have a place, or why there is none.
 
     With ``replicas: 0`` it is the plan of one replica, and holds no node.
     """
     return _as_deployed(
-        subject, make_plan(subject.model, inventory, subject.request, subject.traits)
+        subject, inventory, make_plan(subject.model, inventory, subject.request, subject.traits)
     )
 
 
 def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
     """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
-    return _as_deployed(subject, choose(considered)), survey(considered)
+    return _as_deployed(subject, inventory, choose(considered)), survey(considered)
 
 
 def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparison | None:
@@ -68,19 +69,25 @@ def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
     there is no room, how many more nodes would do.
     """
     outcome = report.outcome
+    left_out: tuple[WithoutFields, ...] = ()
     if isinstance(outcome, Plan):
-        found = without_costly(subject, supply, outcome)
-        return replace(report, costly=found) if found else report
-    left_out = without_barring(subject, supply)
-    if not left_out and outcome.lack is None:
+        report = replace(report, costly=without_costly(subject, supply, outcome))
+    else:
+        left_out = without_barring(subject, supply)
+    none = report.lacks if isinstance(outcome, Plan) else outcome
+    if none is None or (none.lack is None and not left_out):
         return report
 
     # The planner itself is asked, so that advice and plan never differ.
     def fits(larger: Inventory) -> bool:
-        return isinstance(plan_serving(subject, larger).outcome, Plan)
+        answer = plan_serving(subject, larger)
+        return isinstance(answer.outcome, Plan) and answer.lacks is None
 
-    ways = ways_out(outcome.lack, supply.inventory, fits) if outcome.lack else WaysOut()
-    return replace(report, outcome=replace(outcome, ways_out=replace(ways, without=left_out)))
+    ways = WaysOut() if none.lack is None else ways_out(none.lack, supply.inventory, fits)
+    said = replace(none, ways_out=replace(ways, without=left_out))
+    if isinstance(outcome, NoPlan):
+        return replace(report, outcome=said)
+    return replace(report, lacks=said)
 
 
 def without_barring(subject: Subject, supply: Supply) -> tuple[WithoutFields, ...]:
@@ -217,7 +224,9 @@ def bundle_for(
     return render(plan, here, ready_pods=ready_pods)
 
 
-def _as_deployed(subject: Subject, report: Report) -> Report:
+def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Report:
+    if isinstance(report.outcome, NoPlan):
+        return what_fits(subject, inventory, report)
     return without_groups(report) if subject.intent.replicas == 0 else report
 
 

@@ -211,10 +211,15 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     for other in (*snapshot.ranked[1:], *_in_other_numbers(snapshot)):
         if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
             continue
-        surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
+        surely = (other.tight, not other.carries_load, other.second_choice) <= (
+            plan.tight,
+            not plan.carries_load,
+            plan.second_choice,
+        )
         more = other.served > plan.served * (1 + NEAR_TIE)
         sooner = other.seconds(request) * (1 + NEAR_TIE) < plan.seconds(request)
-        if other.cost <= plan.cost and surely and more and sooner:
+        cheaper = other.cost + snapshot.scale.opened(other.candidate) <= plan.cost
+        if cheaper and surely and more and sooner:
             yield _found(
                 "Dominated",
                 snapshot,
@@ -286,10 +291,8 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
-    """A quarter more load never has less of it served; and where the fewest GPUs are the goal, they
-    never cost less.
-
-    Where the load is carried and more of it is not, all that there is serves it.
+    """Of a quarter more load no less is served; and where the fewest GPUs are the goal, it never
+    costs less.
     """
     request = snapshot.question.request
     load = request.workload
@@ -304,12 +307,22 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
         yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
         return
     old, new = snapshot.plan, after.plan
-    before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
-    if then < before * (1 - SLACK) and old.tight == new.tight:
-        yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)} become {then:.1f}")
+    if old.tight != new.tight:
+        return
+    # Requests in flight that all run are served, however many tokens a cheaper layout brings.
+    if rate is not None or not new.carries_load:
+        before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
+        if then < before * (1 - SLACK):
+            yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
     fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
-    if fewest and new.counted_cost < old.counted_cost * (1 - ROUNDING) and old.tight == new.tight:
+    if fewest and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING):
         yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
+
+
+def _whole_cost(snapshot: Snapshot, feasible: FeasibleCandidate) -> float:
+    """Return what is compared of a cost, with all of the trays that a rack loses."""
+    opened = snapshot.scale.opened(feasible.candidate)
+    return (feasible.cost + opened) / feasible.sure
 
 
 def _more_nodes(snapshot: Snapshot) -> Iterator[Finding]:
@@ -480,11 +493,19 @@ def _no_worse(law: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
     elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
-        if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
+        if _kept_in_a_node(old, new) or _pays_less(before, after) or _as_good_in_all(before, after):
             return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
         if gained < 1 / (1 + SLACK):
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
+
+
+def _pays_less(before: Snapshot, after: Snapshot) -> bool:
+    """Balanced pays for speed a share of the least cost that carries the load: where that falls, so
+    does what it pays.
+    """
+    balanced = before.question.request.objective.optimize_for is OptimizeFor.BALANCED
+    return balanced and after.plan.counted_cost < before.plan.counted_cost
 
 
 def _as_good_in_all(before: Snapshot, after: Snapshot) -> bool:

@@ -34,6 +34,10 @@ class ConditionType(Word):
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")
+    PARTLY_PLACED = (
+        "PartlyPlaced",
+        "groups lack a place and wait in line for it, while the others run; absent otherwise",
+    )
     DEGRADED = (
         "Degraded",
         "a group has failed and does not serve, or a node does not give its pods back",
@@ -59,6 +63,10 @@ class ConditionType(Word):
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
     REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
+
+
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED,)
+"""Conditions that are there only while they are True."""
 
 
 class Reason(Word):

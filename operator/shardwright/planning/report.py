@@ -80,7 +80,8 @@ class Plan:
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
     ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
-    offered).
+    offered). ``missing`` is how many groups are wanted beside these and have no place: it predicts
+    what these do alone.
     """
 
     layout: Layout
@@ -117,11 +118,17 @@ class Plan:
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
     capacity: float | None = None
+    missing: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
         """Return the number of each group, which is part of its name and stays while others go."""
         return self.numbers or tuple(range(len(self.groups)))
+
+    @property
+    def wanted(self) -> int:
+        """Return how many groups were wanted when it was made."""
+        return len(self.groups) + self.missing
 
     @property
     def deployable(self) -> bool:
@@ -205,6 +212,7 @@ class NoPlan:
 class Report:
     """The outcome, with everything considered on the way.
 
+    ``lacks`` is why groups are missing from the plan (None: none is, or nobody asked why).
     ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
     out.
     """
@@ -213,6 +221,7 @@ class Report:
     alternatives: tuple[Alternative, ...]
     excluded: tuple[Exclusion, ...]
     considered: int
+    lacks: NoPlan | None = None
     costly: tuple[WithoutFields, ...] = ()
 
     @property

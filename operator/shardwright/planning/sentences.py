@@ -219,9 +219,14 @@ def _time(best: FeasibleCandidate) -> str:
 
 
 def time_shares(shares: Sequence[TimeShare]) -> str:
-    """Return the three largest parts of the time."""
+    """Return the three largest parts of the time, without those that round to nothing.
+
+    >>> time_shares([TimeShare(name="Queue", seconds=9.0), TimeShare(name="Compute", seconds=0.01)])
+    'queueing 100%'
+    """
     total = sum(share.seconds for share in shares)
-    largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
+    felt = (share for share in shares if share.seconds >= 0.005 * total)
+    largest = sorted(felt, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 

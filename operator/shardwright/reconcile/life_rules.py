@@ -41,9 +41,5 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return how many groups shall run; one, while only a plan could say and there is none."""
-    if intent.plan_only:
-        return 0
-    if intent.replicas is None:
-        return plan.layout.replicas if plan else 1
-    return intent.replicas
+    """Return how many groups shall run; none of a plan that is only shown."""
+    return 0 if intent.plan_only else intent.wants(plan)

@@ -86,7 +86,8 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    return subject.cut_hash, subject.intent.replicas, subject.request.deploy
+    intent = subject.intent
+    return subject.cut_hash, intent.replicas, intent.min_groups, subject.request.deploy
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:

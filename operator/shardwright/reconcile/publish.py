@@ -232,7 +232,7 @@ def publish(
         kept_out=_kept_out(snapshot, derived, outcome),
         repaired=_repaired(snapshot, derived, outcome),
         unseen=_unseen(snapshot, derived, outcome),
-        waits_for_capacity=planned.short is not None,
+        waits_for_capacity=(planned.short or planned.lacks) is not None,
     )
 
 
@@ -368,6 +368,10 @@ def _with_plan(
         unread=cluster.unread,
         plan=record.plan if record else None,
         no_plan=planned.short,
+        lacks=planned.lacks,
+        least=intent.least(record.plan if record else None),
+        placed=_placed(planned, subject),
+        homeless=frozenset(group_names(base_name(subject.owner.name), sorted(planned.homeless))),
         undeployable=planned.undeployable
         or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
@@ -381,6 +385,14 @@ def _with_plan(
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
         number_planned_for=subject.owner if open_number and not intent.plan_only else None,
     )
+
+
+def _placed(planned: CurrentPlan, subject: Subject) -> int | None:
+    record = planned.record
+    # A plan of another cut is not for the groups that are wanted.
+    if record is None or planned.short or record.cut_hash != subject.cut_hash:
+        return None
+    return len(record.plan.groups) - len(planned.homeless)
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:

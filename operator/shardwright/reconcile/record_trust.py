@@ -159,8 +159,8 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
     wished = subject.intent.replicas
-    if len(plan.groups) > (space.replicas or MOST_REPLICAS if wished is None else wished):
-        return f"has {len(plan.groups)} groups, more than the spec asks for"
+    if plan.wanted > (space.replicas or MOST_REPLICAS if wished is None else wished):
+        return f"is for {plan.wanted} groups, more than the spec asks for"
     if layout.gpus > (space.max_gpus or layout.gpus):
         return f"has {layout.gpus} GPUs, more than the spec allows"
     pinned = {

@@ -11,6 +11,8 @@ from shardwright.errors import Problem
 from shardwright.plan_upgrade import GAIN_MIN
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
+from shardwright.planning.report import NoPlan
+from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.states import Awaited, GroupState, Wait
@@ -210,6 +212,21 @@ def hand_over_sentence(owner: Owner, groups: int) -> str:
         f"--replicas={groups}`, have it planned again with `{kubectl} patch smodel {owner.name} "
         """--type=merge -p '{"spec":{"replicas":null}}'`; neither restarts a group"""
     )
+
+
+def no_room_sentence(none: NoPlan) -> str:
+    """Return why groups have no place, and what would give them one."""
+    return "; ".join(filter(None, (none.problem.sentence(), ways_sentence(none.ways_out))))
+
+
+def placed_sentence(placed: int, missing: int, least: int = 1) -> str:
+    """Return how many of the wanted groups have a place, and that they are fewer than ``least``.
+
+    >>> placed_sentence(3, 1), placed_sentence(1, 3, least=2)
+    ('3 of 4 placed', '1 of 4 placed, fewer than the 2 of spec.rollout.minGroups')
+    """
+    said = f"{placed} of {placed + missing} placed"
+    return said if placed >= least else f"{said}, fewer than the {least} of spec.rollout.minGroups"
 
 
 def better_sentence(found: Better) -> str:

@@ -113,7 +113,9 @@ class Ask:
     ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
     Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``same_pods``:
     the spec asks groups for no other pods than they have by the plan of record. ``beside`` (group,
-    generation) asks for a surge of one group instead.
+    generation) asks for a surge of one group instead. ``serving`` is how many groups there are
+    while any serves, of which no new plan may end one for want of room. ``most`` is how many groups
+    the namespace's quotas admit (None: all).
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -127,6 +129,8 @@ class Ask:
     lost: frozenset[str] = frozenset()
     same_pods: bool = False
     beside: tuple[int, int] | None = None
+    serving: int = 0
+    most: int | None = None
 
     @property
     def only_compares(self) -> bool:

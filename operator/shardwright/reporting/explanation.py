@@ -166,6 +166,8 @@ def _explain_plan(
     if plan.undeployable:
         not_yet = f"planned, not yet deployed: {plan.undeployable.sentence()}"
         warned = (not_yet, *warned)
+    if report.lacks:
+        warned = (_rest(plan.missing, report.lacks), *warned)
     return Explanation(
         fits=True,
         headline="; it ".join((_headline(plan), *misses)),
@@ -232,7 +234,13 @@ def _headline(plan: Plan) -> str:
         return f"{cut} on {plan.product}; replicas is 0, nothing runs"
     nodes = {name for group in plan.groups for name in group}
     on = "one GPU" if gpus == 1 else f"{cut} on {format_plural(gpus, 'GPU')}"
-    return f"{on} of {format_plural(len(nodes), 'node')} ({plan.product})"
+    fit = f"; {len(plan.groups)} of {plan.wanted} replicas fit" if plan.missing else ""
+    return f"{on} of {format_plural(len(nodes), 'node')} ({plan.product}){fit}"
+
+
+def _rest(missing: int, lacks: NoPlan) -> str:
+    said = f"no place for {format_plural(missing, 'more replica')}: {lacks.problem.sentence()}"
+    return "; ".join(filter(None, (said, ways_sentence(lacks.ways_out))))
 
 
 def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:

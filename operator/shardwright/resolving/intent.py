@@ -10,6 +10,7 @@ from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.weights import CLAIM, claim_of, scheme_of
+from shardwright.planning.report import Plan
 
 
 class Replan(StrEnum):
@@ -51,7 +52,8 @@ class Intent:
     of the operator has made them until they restart. ``min_ready_seconds`` is how long a group
     serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take
     (None: as follows from the bytes to load). Groups below the index ``partition`` keep their pods.
-    ``rolls_back``: a change with which a group does not come up is rolled back.
+    ``rolls_back``: a change with which a group does not come up is rolled back. ``min_groups`` must
+    have a place before any starts.
     """
 
     plan_only: bool
@@ -68,6 +70,17 @@ class Intent:
     progress_deadline_seconds: int | None
     partition: int
     rolls_back: bool = False
+    min_groups: int = 1
+
+    def wants(self, plan: Plan | None) -> int:
+        """Return how many groups are wanted: ``replicas``, or as many as the plan had to have."""
+        if self.replicas is not None:
+            return self.replicas
+        return plan.wanted if plan else 1
+
+    def least(self, plan: Plan | None) -> int:
+        """Return how many of the wanted groups must have a place before any starts."""
+        return max(1, min(self.min_groups, self.wants(plan)))
 
     @property
     def keeps_gpus(self) -> bool:
@@ -93,6 +106,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         progress_deadline_seconds=spec.rollout.progress_deadline_seconds,
         partition=spec.rollout.partition,
         rolls_back=spec.rollout.on_failure == "RollBack",
+        min_groups=spec.rollout.min_groups,
     )
 
 

@@ -124,12 +124,14 @@ def test_a_new_plan_leaves_no_series_of_the_old_one() -> None:
 
 def test_the_groups_are_shown_as_in_status() -> None:
     metrics = Metrics()
-    metrics.show(KEY, living(replace(SERVES, pending=("spec",)), WAITS), None)
+    found = replace(living(replace(SERVES, pending=("spec",)), WAITS), placed=2)
+    metrics.show(KEY, found, None)
     shown = series(metrics, *LIVES)
     assert {
         name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"
     } == {
         ("shardwright_model_groups_wanted",): 2,
+        ("shardwright_model_groups_placed",): 2,
         ("shardwright_model_groups_ready",): 1,
         ("shardwright_model_groups_serving",): 1,
         ("shardwright_model_groups_rollout_pending",): 1,

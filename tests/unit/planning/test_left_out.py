@@ -296,12 +296,14 @@ def test_what_it_costs_is_the_plans_own_difference() -> None:
 
 
 def test_a_field_that_costs_less_than_a_third_is_not_named() -> None:
-    spec = {**LARGER, "parallelism": {"tensor": 4}, "budget": {"gpus": 8}}
+    spec = {"workload": {"requestsPerSecond": 30}}
+    planned = plan_of(advised(a_subject(**spec), h100_nodes(1))).layout.replicas
 
-    report = advised(a_subject(**spec), h100_nodes(1))
+    one_more = advised(a_subject(**spec, replicas=planned + 1), h100_nodes(1))
 
-    assert isinstance(report.outcome, Plan)
-    assert report.without == ()
+    assert planned > 2
+    assert plan_of(one_more).layout.gpus == planned + 1
+    assert one_more.without == ()
 
 
 def test_a_model_that_is_stopped_is_not_told_what_it_would_cost() -> None:
