@@ -302,7 +302,7 @@ def _add_size(commands: Commands) -> None:
         command,
         ("text", "wide", "name", "json", "yaml"),
         "tables; wide: one line for each product; name: for --gpus of plan, the cheapest "
-        "first; json and yaml: every number of GPUs that was tried",
+        "first; json and yaml: also how they grow with the load",
     )
 
 

@@ -192,7 +192,7 @@ def print_size(arguments: Namespace) -> Exit:
         case "name":
             for sized in found:
                 if sized.plan:
-                    print_text(f"{sized.gpus}x{sized.named.gpu.id}")
+                    print_text(f"{sized.bought}x{sized.named.gpu.id}")
         case form:
             print_document("GpuSizes", _document(arguments, subject, found, by), form)
     return Exit.PLAN if any(sized.plan for sized in found) else Exit.NOTHING_FITS
@@ -304,7 +304,7 @@ def _lines(
         if arguments.settings != STDIN:
             yield Line()
             yield line(Span("To plan for them:"))
-            command = plan_command(arguments, first.gpus, first.named)
+            command = plan_command(arguments, first.bought, first.named)
             yield from command_lines(command, width=width, indent=UNDER)
 
 

@@ -143,8 +143,8 @@ def test_a_size_is_found_in_slices_and_in_whole_gpus_at_once(capsys: Capture) ->
     assert main([*words, "H100-MIG-3g.40gb", "-o", "name"]) == 0
 
     assert sorted(capsys.readouterr().out.split()) == [
-        "1xH100-SXM-80GB",
-        "1xH100-SXM-80GB-MIG-3g.40gb",
+        "16xH100-SXM-80GB-MIG-3g.40gb",
+        "8xH100-SXM-80GB",
     ]
 
 
@@ -348,7 +348,7 @@ def test_gpus_without_a_number_are_as_many_as_the_load_needs(capsys: Capture) ->
     assert alone == capsys.readouterr().out
 
     assert main(["size", LLAMA, "--rps", "20", "--gpus", "2xH100,B200", "-o", "name"]) == 0
-    assert capsys.readouterr().out == "2xB200-SXM-180GB\n"
+    assert capsys.readouterr().out == "8xB200-SXM-180GB\n"
 
 
 @cache
@@ -360,7 +360,7 @@ def _too_slow() -> str:
     return out.getvalue()
 
 
-def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(capsys: Capture) -> None:
+def test_size_does_not_take_replicas_and_says_which_limit_is_not_met(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["size", LLAMA, "--replicas", "2"])
     assert "unrecognized arguments: --replicas" in capsys.readouterr().err
@@ -377,7 +377,7 @@ def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_
     main(["plan", LLAMA, "--gpus", "1xH100", "--ttft", "1ms", "-o", "wide"])
     header, row = capsys.readouterr().out.splitlines()
 
-    assert table[1].split() == ["H100-SXM-80GB", *["-"] * 6]
+    assert table[1].split() == ["H100-SXM-80GB", *["-"] * 7]
     assert table[2:] == [
         "  H100-SXM-80GB: time to first token of 48 ms must be at most 1 ms, 48 times as long"
     ]
@@ -524,9 +524,9 @@ def test_size_and_plan_take_the_same_gpus_and_layout(
     capsys: Capture, load: tuple[str, ...]
 ) -> None:
     (found,) = _sizes(capsys, *load)
-    named = ("--gpus", f"{found['gpus']}x{found['gpu']}")
+    whole_nodes = ("--gpus", f"{found['nodes']['gpus']}x{found['gpu']}")
 
-    for gpus in (load[-2:], named):
+    for gpus in (load[-2:], whole_nodes):
         main(["plan", LLAMA, *load[:-2], *gpus, "-o", "json"])
         plan = json.loads(capsys.readouterr().out)["items"][0]["plan"]
         assert plan["carriesLoad"]
@@ -566,7 +566,7 @@ def test_a_size_has_the_steps_of_its_instances_over_the_load_and_the_front_of_la
 def test_what_is_equal_within_the_error_and_what_is_cheapest_in_whole_nodes_is_said(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    near = _stating(tmp_path, {"H100-SXM-80GB": 1.0, "H200-SXM-141GB": 1.05, "L40S-48GB": 0.3})
+    near = _stating(tmp_path, {"H100-SXM-80GB": 1.0, "H200-SXM-141GB": 1.05, "L40S-48GB": 0.6})
     words = ("--rps", "3", "--gpus", "H100,H200,L40S", *near)
 
     main(["size", LLAMA, *words])
@@ -585,7 +585,7 @@ LOAD = ("--rps", "6", "--ttft", "2s")
 def _growth(text: str) -> list[list[str]]:
     """Return the rows of the table of more and less load, with its header."""
     rows = text.partition("\nMore and less load on ")[2].partition("\n\n")[0]
-    return [re.split("  +", row.strip()) for row in rows.splitlines()[1:]]
+    return [re.split("  +", row.strip()) for row in rows.splitlines()[1:-1]]
 
 
 def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> None:
@@ -615,9 +615,9 @@ def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(capsys:
     header, *rows = capsys.readouterr().out.splitlines()
 
     found = _sizes(capsys, *LOAD, *gpus)
-    assert names == [f"{size['gpus']}x{size['gpu']}" for size in found]
+    assert names == [f"{size['nodes']['gpus']}x{size['gpu']}" for size in found]
     assert header.split()[:2] == ["GPU", "GPUS"]
-    assert ["x".join(row.split()[1::-1]) for row in rows] == names
+    assert [row.split()[:2] for row in rows] == [[size["gpu"], str(size["gpus"])] for size in found]
     assert main(["plan", LLAMA, "--gpus", names[0], "-o", "name"]) == 0
 
 
@@ -719,7 +719,7 @@ def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
     assert main([*command[1:], "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]["plan"]
     assert planned["carriesLoad"]
-    assert f"{planned['gpus']}xB200-SXM-180GB" in command
+    assert f"{planned['gpus']} x B200-SXM-180GB carry it" in out
 
 
 def test_the_command_that_size_ends_with_repeats_what_was_given(
