@@ -535,7 +535,9 @@ def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> No
     for name, placeholder, text in _TYPED:
         typed.add_argument(name, metavar=placeholder, help=text)
     if replicas:
-        typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: planned)")
+        typed.add_argument(
+            "--replicas", metavar="COUNT", help="replicas of the model (default: planned)"
+        )
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

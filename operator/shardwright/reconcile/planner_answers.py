@@ -39,9 +39,7 @@ def answer(
         ground = Ground(inventory=inventory, worst=ask.worst, same_pods=ask.same_pods)
         take = ask.choice is PlanChoice.IMPROVE
         return improve(subject, ask.on, ground, planned, take=take)
-    ground = Ground(
-        inventory=inventory, held=ask.held, worst=ask.worst, same_pods=ask.same_pods
-    )
+    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst, same_pods=ask.same_pods)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
         # A lack that passes is waited out, to restore the very plan that was good. Nodes that an
