@@ -2,7 +2,7 @@
 ``status.plan``, in the API's names; without conditions, groups or pods, which only a cluster knows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,18 +12,24 @@ from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.comparison import Comparison
+from shardwright.planning.phrases import letters
+from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.sentences import without_sentence
 from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
 
 
-def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
+def plan_document(
+    subject: Subject, report: Report, comparison: Comparison | None = None
+) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
     ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed.
+    be deployed, ``without`` if leaving out fields of the user's own helps, ``best`` if degrees are
+    pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -34,7 +40,24 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "request": request_document(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
+        **_without(report.without),
         "plan": plan_status(report),
+        **({"best": _best(comparison)} if comparison else {}),
+    }
+
+
+def _best(comparison: Comparison) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's."""
+    alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
+    multiples = {
+        "cost": comparison.cost,
+        "served": comparison.served,
+        "seconds": comparison.seconds,
+    }
+    return {
+        "standing": comparison.standing.value,
+        **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
+        "plan": plan_status(alone),
     }
 
 
@@ -46,10 +69,10 @@ def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
 
 
 def explanation_document(
-    subject: Subject, report: Report, explanation: Explanation
+    subject: Subject, report: Report, explanation: Explanation, comparison: Comparison | None = None
 ) -> dict[str, Any]:
     """Return the answer with all its explanations: bytes and seconds, not rounded."""
-    document = plan_document(subject, report)
+    document = plan_document(subject, report, comparison)
     return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
 
@@ -134,7 +157,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    # Without ``tokens`` if the planner chooses them: then the plan has them.
+    # WithoutFields ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
@@ -168,3 +191,24 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     return {"problem": problem.document()} if problem else {}
+
+
+def _without(found: Sequence[WithoutFields]) -> dict[str, Any]:
+    return {"without": [_left_out(item) for item in found]} if found else {}
+
+
+def _left_out(found: WithoutFields) -> dict[str, Any]:
+    ratios = {"price": found.price, "output": found.output, "seconds": found.seconds}
+    compared = {} if found.gain is Benefit.FITS else {"comparedWithPlan": ratios}
+    return {
+        "fields": list(found.fields),
+        "gain": found.gain.value,
+        "layout": letters(found.layout),
+        "replicas": found.layout.replicas,
+        "gpus": found.layout.gpus,
+        "pool": found.pool,
+        "product": found.product,
+        "carriesLoad": found.carries_load,
+        **compared,
+        "message": without_sentence(found),
+    }

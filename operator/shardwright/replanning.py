@@ -535,6 +535,7 @@ def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
         layout=replace(plan.layout, replicas=len(plan.groups)),
         performance=predicted.performance,
         carries_load=predicted.carries_load,
+        capacity=predicted.capacity,
         reasons=(KEPT, *predicted.reasons[1:]),
         warnings=predicted.warnings,
     )

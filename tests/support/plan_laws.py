@@ -285,6 +285,33 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
+    """A quarter more load never has less of it served; and where the fewest GPUs are the goal, they
+    never cost less.
+
+    Where the load is carried and more of it is not, all that there is serves it.
+    """
+    request = snapshot.question.request
+    load = request.workload
+    if request.space.replicas is not None:
+        return
+    rate = load.requests_per_second
+    more = replace(
+        load, concurrency=load.concurrency * 5 // 4 + 1, requests_per_second=rate and rate * 1.25
+    )
+    after = _asked(snapshot, request=replace(request, workload=more))
+    if not after.ranked:
+        yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
+        return
+    old, new = snapshot.plan, after.plan
+    before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
+    if then < before * (1 - SLACK) and old.tight == new.tight:
+        yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)} become {then:.1f}")
+    fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
+    if fewest and new.counted_cost < old.counted_cost * (1 - ROUNDING) and old.tight == new.tight:
+        yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
+
+
 def _more_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     """A node more never makes the plan worse."""
     pools = tuple(
@@ -423,6 +450,7 @@ def _agreed(snapshot: Snapshot) -> Iterator[Finding]:
 
 _BESIDE: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _one_more,
+    _more_load,
     _more_nodes,
     _faster_links,
     _more_memory,
@@ -452,11 +480,19 @@ def _no_worse(law: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
     elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
-        if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
+        if _kept_in_a_node(old, new) or _pays_less(before, after) or _as_good_in_all(before, after):
             return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
         if gained < 1 / (1 + SLACK):
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
+
+
+def _pays_less(before: Snapshot, after: Snapshot) -> bool:
+    """Balanced pays for speed a share of the least cost that carries the load: where that falls, so
+    does what it pays.
+    """
+    balanced = before.question.request.objective.optimize_for is OptimizeFor.BALANCED
+    return balanced and after.plan.counted_cost < before.plan.counted_cost
 
 
 def _as_good_in_all(before: Snapshot, after: Snapshot) -> bool:

@@ -8,21 +8,15 @@ from shlex import join
 
 from shardwright.cli.named_gpus import NamedGpus
 from shardwright.cli.typed import OPTIONS
-from shardwright.planning.report import Plan
-from shardwright.planning.sizing import SizedOutcome
 
-_SHARED = ("nodes_of", "network", "settings")
-"""Options of both commands that describe no model."""
+_SHARED = ("nodes_of", "network", "settings", "config")
+"""Options of both commands that stand for no field."""
 
 
-def plan_command(arguments: Namespace, step: SizedOutcome, named: NamedGpus) -> str:
-    """Return the command that plans for a number of GPUs, with the replicas that carry the load on
-    them: the default of ``plan`` is one.
-    """
+def plan_command(arguments: Namespace, gpus: int, named: NamedGpus) -> str:
+    """Return the command that plans for a number of GPUs."""
     words = ["shardwright", "plan", arguments.model]
-    words += ["--gpus", f"{step.gpus}x{named.gpu.id}", *_repeated(arguments)]
-    if isinstance(step.outcome, Plan):
-        words += ["--replicas", str(step.outcome.layout.replicas)]
+    words += ["--gpus", f"{gpus}x{named.gpu.id}", *_repeated(arguments)]
     return join(words)
 
 
@@ -32,5 +26,5 @@ def _repeated(arguments: Namespace) -> Iterator[str]:
         if value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             yield from (f"--{name.replace('_', '-')}", text)
-    if arguments.fetch:
-        yield "--fetch"
+    if arguments.offline:
+        yield "--offline"

@@ -192,7 +192,7 @@ async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> 
 
 async def _subject(client: Client, live: LiveModel) -> Subject | None:
     with suppress(ApiError, InputError):
-        return await read_subject(client, live, read_stored(live.content), Settings())
+        return await read_subject(client, live, read_stored(live.content), Settings(), offline=True)
     return None
 
 

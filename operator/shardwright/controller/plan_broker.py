@@ -28,6 +28,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
+from shardwright.pipeline import stocks_beside
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -115,7 +116,7 @@ class PlanBroker:
         self._subjects = ResolveCache()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
-        self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
+        self._advice: dict[Key, tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -262,15 +263,20 @@ class PlanBroker:
         """Return the answer with ways to make room, worked out outside the lock."""
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
+        others = stocks_beside(subject, inventory) if planner_answers.plans_anew(ask) else ()
+        beside = tuple((other.terms, self._stock(key, other, ask)) for other in others)
+        asked = (subject.input_hash, ask, (inventory, *(other.inventory() for _, other in beside)))
         known = self._advice.get(key)
         # Remembered: a model that waits is reconciled each time that GPUs come free, mostly in
         # vain.
-        if known is None or known[0] != (subject.input_hash, ask, inventory):
+        if known is None or known[0] != asked:
             holders = self._holders(key, subject, inventory)
-            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
+            work = FindWaysOut(
+                subject=subject, ask=ask, stock=stock, made=answer, holders=holders, beside=beside
+            )
             advised = await self._ask(key, _form(subject, ask), work)
             short = answer.short if isinstance(advised, Problem) else advised.short
-            known = self._advice[key] = (subject.input_hash, ask, inventory), short
+            known = self._advice[key] = asked, short
         ways = known[1].ways_out if known[1] else None
         return (
             replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer

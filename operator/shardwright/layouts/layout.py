@@ -140,7 +140,7 @@ class SearchSpace:
     model are there already, by value.
     """
 
-    replicas: int | None = 1
+    replicas: int | None = None
     fill: bool = False
     tensor: int | None = None
     pipeline: int | None = None

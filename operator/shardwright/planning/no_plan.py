@@ -11,6 +11,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
+from shardwright.planning.remedies import PlannerQuestion, remedy
 from shardwright.planning.report import Exclusion, Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
@@ -31,11 +32,11 @@ RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "Drive
 """Reasons for which a node is out of use that pass by themselves."""
 
 
-def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
+def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: PlannerQuestion) -> NoPlan:
     """Return the binding constraint: of the layout that only lacks free room, else of the one that
     misses by least.
     """
-    scale = Scale.of(request, inventory)
+    scale = Scale.of(asked.request, inventory)
     # By how little must happen: GPUs come free, nodes return, then somebody must act.
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
@@ -50,10 +51,12 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
-        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty)
+        return NoPlan(
+            problem=_nothing_to_try(inventory, asked.request), heals_by_itself=inventory.empty
+        )
     short = _best_waiting(verdicts, _SHORT, scale)
     return NoPlan(
-        problem=_binding(verdicts, short, scale),
+        problem=_binding(verdicts, short, scale, asked),
         heals_by_itself=False,
         lack=_lack(short) if short else None,
     )
@@ -69,12 +72,14 @@ def _lack(verdict: Verdict) -> Lack:
     )
 
 
-def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -> Problem:
+def _binding(
+    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale, asked: PlannerQuestion
+) -> Problem:
     if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)
     if over is None:
-        return _closest(verdicts, short)
+        return _closest(verdicts, short, asked)
     problem = max(over.violations, key=_miss).problem
     return replace(problem, what=f"{problem.what} for {copies(over.candidate.layout)}")
 
@@ -200,7 +205,9 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     )
 
 
-def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
+def _closest(
+    verdicts: Sequence[Verdict], larger: Verdict | None, asked: PlannerQuestion
+) -> Problem:
     """Return the worst violation of the layout that misses by least, and what more nodes would
     gain.
     """
@@ -215,8 +222,8 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
     beyond = larger is not None and larger is not closest
     if larger is not None and beyond:
         hints.append(_capacity(larger).sentence())
-    if problem.remedy:
-        hints.append(f"or {problem.remedy}" if beyond else problem.remedy)
+    if helps := remedy(asked, problem, closest, verdicts):
+        hints.append(f"or {helps}" if beyond else helps)
     return replace(problem, remedy="; ".join(hints))
 
 

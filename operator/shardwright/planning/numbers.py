@@ -5,9 +5,10 @@ few more where the objective may pay for them.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
-from shardwright.layouts.layout import MOST_REPLICAS, Candidate, Layout
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Judge
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import BALANCED_SHARE, FeasibleCandidate, Scale, assess
@@ -54,13 +55,14 @@ class More:
     scale: Scale
     best: FeasibleCandidate
     least: Mapping[tuple[Layout, str], FeasibleCandidate]
+    likely: frozenset[tuple[Layout, str]]
 
     @classmethod
     def beside(cls, ranked: Sequence[FeasibleCandidate], judge: Judge, scale: Scale) -> "More":
         """Return the choice beside ranked layouts in the fewest instances that do."""
-        likely = [each for each in ranked if each.carries_load][:_LIKELY]
-        least = {kind(each.candidate): each for each in likely}
-        return cls(judge=judge, scale=scale, best=ranked[0], least=least)
+        least = {kind(each.candidate): each for each in ranked if each.carries_load}
+        likely = frozenset(islice(least, _LIKELY))
+        return cls(judge=judge, scale=scale, best=ranked[0], least=least, likely=likely)
 
     def __call__(self, largest: Candidate) -> Iterator[int]:
         """Yield the numbers, each above the fewest that do.
@@ -72,9 +74,10 @@ class More:
         if fewest_that_do is None:
             return
         number = fewest_that_do.candidate.layout.replicas
+        paying = self._paying(fewest_that_do, largest) if kind(largest) in self.likely else ()
         yield from sorted(
             more
-            for more in {*self._as_many(largest), *self._paying(fewest_that_do)}
+            for more in {*self._as_many(largest), *paying}
             if number < more <= largest.layout.replicas
         )
 
@@ -82,7 +85,7 @@ class More:
         if largest.pool is self.best.candidate.pool:
             yield self.best.candidate.layout.gpus // largest.layout.gpus_per_replica
 
-    def _paying(self, least: FeasibleCandidate) -> Iterator[int]:
+    def _paying(self, least: FeasibleCandidate, largest: Candidate) -> Iterator[int]:
         number = least.candidate.layout.replicas
         match self.scale.request.objective.optimize_for:
             case OptimizeFor.THROUGHPUT:
@@ -91,15 +94,15 @@ class More:
                 most = math.floor(number * BALANCED_SHARE * self._least_cost() / least.counted_cost)
                 yield from (number + math.ceil((most - number) * share) for share in (0.5, 1))
             case OptimizeFor.LATENCY:
-                yield from self._while_better(least)
+                yield from self._while_better(least, largest.layout.replicas)
 
     def _least_cost(self) -> float:
         return min(each.counted_cost for each in self.least.values())
 
-    def _while_better(self, least: FeasibleCandidate) -> Iterator[int]:
+    def _while_better(self, least: FeasibleCandidate, most: int) -> Iterator[int]:
         number, best = least.candidate.layout.replicas, least.score
-        while number < MOST_REPLICAS:
-            number *= 2
+        while number < most:
+            number = min(2 * number, most)
             more = of(least.candidate, number)
             score = assess(more, self.judge.prices.estimate(more), self.scale).score
             if score <= best:
@@ -111,7 +114,9 @@ class More:
 _ROUNDING: Final = 1e-9
 
 _LIKELY: Final = 24
-"""Layouts that are tried in more instances, the best in the fewest first. Basis: assumed."""
+"""Layouts that are tried in more instances for speed, the best in the fewest first. Basis:
+assumed.
+"""
 
 
 def kind(candidate: Candidate) -> tuple[Layout, str]:

@@ -20,6 +20,7 @@ from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
+from shardwright.planning.remedies import PlannerQuestion
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
@@ -135,8 +136,11 @@ def choose(considered: Considered) -> Report:
     verdicts, ranked = considered.verdicts, decided(considered)
     if ranked:
         return _report(ranked, considered)
+    asked = PlannerQuestion(
+        model=considered.model, request=considered.request, traits=considered.traits
+    )
     return Report(
-        outcome=no_plan(verdicts, considered.inventory, considered.request),
+        outcome=no_plan(verdicts, considered.inventory, asked),
         alternatives=(),
         excluded=count_exclusions(verdicts, considered.inventory),
         considered=len(verdicts),
@@ -281,4 +285,5 @@ def _plan(
         gpu_price=scale.price(pool),
         draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
+        capacity=estimate.capacity,
     )

@@ -79,7 +79,8 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
+    offered).
     """
 
     layout: Layout
@@ -115,6 +116,7 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    capacity: float | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
@@ -137,15 +139,46 @@ class Lack:
     nodes: int
 
 
+class Benefit(StrEnum):
+    """What leaving out fields of the user's own brings."""
+
+    FITS = "Fits"  #: there is a plan at all
+    DEPLOYABLE = "Deployable"  #: the plan can be run, not only shown
+    CARRIES_LOAD = "CarriesLoad"
+    CHEAPER = "Cheaper"
+    THROUGHPUT = "Throughput"
+    SOONER = "Sooner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutFields:
+    """The plan without some of the user's own ``fields``, which are named by their paths.
+
+    Price of the GPUs, output and time of an answer are multiples of the present plan's (1: there is
+    none).
+    """
+
+    fields: tuple[str, ...]
+    gain: Benefit
+    layout: Layout
+    pool: str
+    product: str
+    price: float = 1.0
+    output: float = 1.0
+    seconds: float = 1.0
+    carries_load: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """How to make room: so many more nodes of a pool (0: none would do), or a model that goes
-    (empty: none).
+    """How to get a plan: without fields of the user's own, with so many more nodes of a pool (0:
+    none would do), or if a model went (empty: none).
     """
 
     pool: str = ""
     more_nodes: int = 0
     moved: str = ""
+    without: tuple[WithoutFields, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +203,21 @@ class NoPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome, with everything considered on the way."""
+    """The outcome, with everything considered on the way.
+
+    ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
+    out.
+    """
 
     outcome: Plan | NoPlan
     alternatives: tuple[Alternative, ...]
     excluded: tuple[Exclusion, ...]
     considered: int
+    costly: tuple[WithoutFields, ...] = ()
+
+    @property
+    def without(self) -> tuple[WithoutFields, ...]:
+        """Return the plans without some of the user's own fields, as far as they are worked out."""
+        if isinstance(self.outcome, Plan):
+            return self.costly
+        return self.outcome.ways_out.without if self.outcome.ways_out else ()

@@ -18,13 +18,14 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     duration,
+    letters,
     on_gpus,
     rate,
     rate_of,
     rate_offered,
     spell,
 )
-from shardwright.planning.report import Exclusion, Loss, LossKind, WaysOut
+from shardwright.planning.report import Benefit, Exclusion, Loss, LossKind, WaysOut, WithoutFields
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
     BALANCED_SHARE,
@@ -60,6 +61,10 @@ _LOSSES: Final = {
     LossKind.QUEUES: "queues{more}: only {requests} at once per replica",
     LossKind.PART_OF_TPOT: "{seconds} more per token for {part}",
 }
+_DEARER: Final = 0.10
+"""Share of price or time by which the plan without a field must be worse for it to be said. Basis:
+assumed, the median error of throughput.
+"""
 _SINGULAR: Final = {"do": "does", "have": "has", "cannot": "cannot"}
 
 
@@ -261,6 +266,8 @@ def _smaller(
         return same and item.layout.gpus < best.candidate.layout.gpus
 
     smaller = [item for item in ranked if is_smaller(item.candidate)]
+    # In fewer instances some would stand too, which no candidate shows.
+    fewer_do = any(_one(item) < best.candidate.layout.gpus for item in ranked)
     if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
         return
     fewer = [item for item in verdicts if is_smaller(item.candidate)]
@@ -270,12 +277,16 @@ def _smaller(
     elif smaller:
         most = max(smaller, key=lambda other: (other.served_share, other.score))
         yield _queueing(most, request)
-    elif short := _nearest(fewer, MEMORY):
+    elif not fewer_do and (short := _nearest(fewer, MEMORY)):
         cut, problem = short
         yield (
             f"No layout on fewer GPUs that was tried holds it: the nearest, {cut}, is "
             f"{problem.gap}."
         )
+
+
+def _one(feasible: FeasibleCandidate) -> int:
+    return feasible.candidate.layout.gpus_per_replica
 
 
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
@@ -337,7 +348,7 @@ def _more(ratio: float) -> str:
 
 
 def ways_sentence(ways: WaysOut | None) -> str:
-    """Return the ways to make room in words, empty if none is known.
+    """Return the ways to a plan in words, empty if none is known.
 
     >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
     'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'
@@ -348,8 +359,51 @@ def ways_sentence(ways: WaysOut | None) -> str:
         return ""
     s = "s" if ways.more_nodes > 1 else ""
     nodes = f"with {ways.more_nodes} more node{s} of {ways.pool}" if ways.more_nodes else ""
-    said = ", or ".join(filter(None, (nodes, ways.moved and f"if {ways.moved} went")))
+    parts = (*map(without_sentence, ways.without), nodes, ways.moved and f"if {ways.moved} went")
+    said = ", or ".join(filter(None, parts))
     return f"it would fit {said}" if said else ""
+
+
+def without_sentence(found: WithoutFields) -> str:
+    """Return what leaving out some of the user's own fields brings.
+
+    >>> from shardwright.layouts.layout import Layout
+    >>> fields, layout = ("spec.placement.nodeSelector",), Layout(tensor=4, replicas=2)
+    >>> found = WithoutFields(
+    ...     fields=fields, gain=Benefit.FITS, layout=layout, pool="gb200", product="NVIDIA-GB200"
+    ... )
+    >>> without_sentence(found)
+    'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200'
+    >>> without_sentence(replace(found, gain=Benefit.CHEAPER, price=0.59, seconds=1.8))
+    'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200, 41% cheaper, answers in 80% more time'
+    """
+    layout = found.layout
+    several = f"{layout.replicas:,} x " if layout.replicas > 1 else ""
+    product = found.product.removeprefix("NVIDIA-")
+    cut = f"{several}{letters(layout)} on {layout.gpus:,} {product}"
+    return f"without {' and '.join(found.fields)}: {', '.join((cut, *_gains(found)))}"
+
+
+def _gains(found: WithoutFields) -> Iterator[str]:
+    match found.gain:
+        case Benefit.FITS:
+            if not found.carries_load:
+                yield "which does not carry the load"
+        case Benefit.DEPLOYABLE:
+            yield "which can be deployed"
+        case Benefit.CARRIES_LOAD:
+            yield "carries the load"
+        case Benefit.CHEAPER:
+            yield f"{1 - found.price:.0%} cheaper"
+        case Benefit.THROUGHPUT:
+            yield f"{found.output - 1:.0%} more output"
+        case Benefit.SOONER:
+            yield f"answers in {1 - found.seconds:.0%} less time"
+    if found.price > 1 + _DEARER:
+        yield f"{found.price - 1:.0%} dearer"
+    # Of requests that wait without end there is no time to compare.
+    if found.seconds > 1 + _DEARER and found.gain is not Benefit.CARRIES_LOAD:
+        yield f"answers in {found.seconds - 1:.0%} more time"
 
 
 def uncounted_sentence(names: Sequence[str]) -> str:

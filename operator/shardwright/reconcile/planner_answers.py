@@ -10,9 +10,9 @@ from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline import Supply, plan_serving, without_barring
 from shardwright.plan_upgrade import improve
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Plan, Report, WaysOut
 from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
@@ -83,11 +83,15 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
 
 
 def with_ways_out(
-    subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
+    subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
-    """Return an answer; if there is no room, with ways to make some."""
+    """Return an answer; if there is no room, with ways to a plan."""
     short = made.short
-    if short is None or short.lack is None:
+    if short is None:
+        return made
+    # A plan that only gets more groups, or moves them, asks for nothing anew.
+    left_out = without_barring(subject, supply) if plans_anew(ask) else ()
+    if short.lack is None and not left_out:
         return made
 
     # The very question that failed, on other inventories: a rule of thumb could promise room that
@@ -95,9 +99,8 @@ def with_ways_out(
     def fits(other: Inventory) -> bool:
         return answer(subject, ask, other).short is None
 
-    return replace(
-        made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders))
-    )
+    ways = ways_out(short.lack, supply.inventory, fits, holders) if short.lack else WaysOut()
+    return replace(made, short=replace(short, ways_out=replace(ways, without=left_out)))
 
 
 def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:

@@ -28,7 +28,7 @@ from shardwright.planning.phrases import (
 )
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
-from shardwright.planning.sentences import exclusions_sentence, ways_sentence
+from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
@@ -105,7 +105,8 @@ class Explanation:
     """Everything that is said about a report, in reading order.
 
     ``ruled_out`` counts all candidates that cannot run, ``exclusions`` gives the reasons one by
-    one; ``unusable`` has a line for each reason why nodes cannot be used. ``times`` compares the
+    one; ``unusable`` has a line for each reason why nodes cannot be used. ``costly`` says what the
+    plan would gain without fields of the user's own. ``times`` compares the
     parts of a token's time, ``sure`` says how sure each figure is. ``pool`` is the plan's, empty
     without one; ``misses`` is what the plan does not do of what was asked for. ``ranks`` (each
     rank's share of the model), ``links`` (the traffic among ranks) and ``candidates`` are for
@@ -123,6 +124,7 @@ class Explanation:
     ruled_out: str
     exclusions: tuple[Exclusion, ...]
     unusable: tuple[str, ...]
+    costly: tuple[str, ...] = ()
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
     pool: str = ""
@@ -179,6 +181,7 @@ def _explain_plan(
         ruled_out=exclusions_sentence(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
+        costly=tuple(map(without_sentence, report.costly)),
         times=time_split(plan, report),
         sure=how_sure(plan, request),
         pool=plan.pool,

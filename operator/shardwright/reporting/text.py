@@ -45,7 +45,7 @@ PARTS: Final = (
 def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
     """Return an explanation, ready to print, without sections that have nothing to say.
 
-    ``full`` adds the parts of a token's time and how sure the figures are.
+    ``full`` adds what own fields cost, the parts of a token's time and how sure the figures are.
     """
     sections = (
         _headline(explanation, title, width),
@@ -54,6 +54,7 @@ def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = F
         _bullets("Why this one", explanation.reasons, width),
         _bullets("Warnings", explanation.warnings, width, role=Role.WARNING),
         _alternatives(explanation, width),
+        _bullets("What own fields cost", explanation.costly, width) if full else [],
         _times(explanation.times, width) if full else [],
         _bullets("How sure", explanation.sure, width) if full else [],
         _ruled_out(explanation, width),

@@ -203,7 +203,7 @@ def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
 
 
 def test_fewer_gpus_that_would_queue_are_named() -> None:
-    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
+    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")), a_request(replicas=1))
 
     assert re.fullmatch(
         r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.", plan.reasons[-1]
@@ -219,8 +219,7 @@ def test_a_length_that_was_asked_for_is_never_lowered() -> None:
     assert (problem.code, problem.path) == ("KvCacheTooSmall", "spec.engine.maxModelLen")
     assert problem.limit == "must hold one request of 131,072"
     assert problem.remedy.endswith(
-        "add nodes; or plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use "
-        "more GPUs per replica"
+        "add nodes; or lower maxModelLen to 38,736 or use GPUs with more memory"
     )
 
 
@@ -251,7 +250,7 @@ def test_a_rate_that_is_not_served_says_what_is() -> None:
     assert isinstance(plan, Plan)
 
     assert not plan.carries_load
-    assert "comes closest to carrying the load of" in plan.reasons[0]
+    assert "come closest to carrying the load of" in plan.reasons[0]
     assert not any(
         "at once" in text
         for text in (*plan.reasons, *(other.loses for other in report.alternatives))
@@ -454,8 +453,7 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
     assert outcome.problem.remedy == (
         "closest is pipeline 8 on h100-sxm-80gb; tensor 8 x pipeline 2 needs 2 nodes of "
         "h100-sxm-80gb with 8 healthy GPUs "
-        "each, 1 there, 1 short; add nodes; or use more GPUs per replica, GPUs with more memory, "
-        "or quantized weights"
+        "each, 1 there, 1 short; add nodes; or use GPUs with more memory or 8-bit weights"
     )
 
 
@@ -590,7 +588,7 @@ def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:
     closest, where, remedy = outcome.problem.remedy.split("; ")
     assert closest == "closest is tensor 8 on h100-sxm-80gb"
     assert where.startswith("a token's time goes to ")
-    assert remedy == "relax the limit, lower the concurrency or use more replicas"
+    assert remedy == "relax the limit: one request alone exceeds it, too"
 
 
 def test_a_limit_moves_the_choice_to_a_layout_that_meets_it() -> None:
