@@ -11,7 +11,7 @@ SETTLED = 900
 TAKE_BACK = """kubectl -n models patch smodel llama --type=merge -p '{"spec":{"replicas":null}}'"""
 
 
-def a_model(**spec: Any) -> Operator:
+def a_served_model(**spec: Any) -> Operator:
     """Return the operator of a model that serves, by default at a rate that four GPUs carry."""
     cluster = SmallCluster()
     cluster.add_nodes(4)
@@ -41,7 +41,7 @@ def number_planned(operator: Operator) -> tuple[str, str]:
 
 
 def test_a_number_that_is_handed_over_changes_no_pod_and_the_next_one_adds_one() -> None:
-    operator = a_model()
+    operator = a_served_model()
     planned = pods(operator)
 
     same, more = changed(operator, replicas=4), changed(operator, replicas=5)
@@ -51,7 +51,7 @@ def test_a_number_that_is_handed_over_changes_no_pod_and_the_next_one_adds_one()
 
 
 def test_a_number_that_is_taken_away_is_planned_for_the_cut_that_there_is() -> None:
-    operator = a_model(replicas=5, parallelism={"tensor": 2})
+    operator = a_served_model(replicas=5, parallelism={"tensor": 2})
     before, cut = pods(operator), operator.status["plan"]["layout"]
     operator.asked.clear()
 
@@ -74,7 +74,7 @@ def test_a_number_that_is_taken_away_is_planned_for_the_cut_that_there_is() -> N
 def test_a_load_that_changes_adds_or_drops_groups_and_restarts_none(
     load: dict[str, Any], groups: int
 ) -> None:
-    operator = a_model()
+    operator = a_served_model()
     before = pods(operator)
 
     after = changed(operator, workload=load)
@@ -84,7 +84,7 @@ def test_a_load_that_changes_adds_or_drops_groups_and_restarts_none(
 
 
 def test_groups_restart_for_requests_that_their_engines_would_refuse() -> None:
-    operator = a_model()
+    operator = a_served_model()
     before = pods(operator)
 
     after = changed(operator, workload={"requestsPerSecond": 20, "inputTokens": 60_000})
@@ -93,7 +93,7 @@ def test_groups_restart_for_requests_that_their_engines_would_refuse() -> None:
 
 
 def test_engines_keep_limits_that_another_load_would_not_have_chosen() -> None:
-    operator = a_model(workload={"concurrency": 8, "outputTokens": 100})
+    operator = a_served_model(workload={"concurrency": 8, "outputTokens": 100})
     shown = operator.status["plan"]["limits"]
 
     after = changed(operator, workload={"concurrency": 4, "outputTokens": 50, "inputTokens": 100})
@@ -103,7 +103,7 @@ def test_engines_keep_limits_that_another_load_would_not_have_chosen() -> None:
 
 
 def test_a_planned_number_stands_whatever_comes_free() -> None:
-    operator = a_model(budget={"gpus": 3})
+    operator = a_served_model(budget={"gpus": 3})
     before = pods(operator)
     operator.cluster.add_nodes(3, first=4)
 
@@ -113,7 +113,7 @@ def test_a_planned_number_stands_whatever_comes_free() -> None:
 
 
 def test_a_model_whose_number_is_planned_says_how_to_hand_it_over_and_how_to_take_it_back() -> None:
-    operator = a_model()
+    operator = a_served_model()
     status, message = number_planned(operator)
     said = message.split("`")[1::2]
 
@@ -135,11 +135,11 @@ def test_a_model_whose_number_is_planned_says_how_to_hand_it_over_and_how_to_tak
     ids=["given", "stopped", "only shown", "fills a budget", "no plan"],
 )
 def test_nobody_is_told_to_hand_over_a_number_that_is_not_planned(spec: dict[str, Any]) -> None:
-    assert number_planned(a_model(**spec))[0] == "False"
+    assert number_planned(a_served_model(**spec))[0] == "False"
 
 
 def test_a_stopped_model_shows_the_plan_that_it_would_have() -> None:
-    stopped, planned = a_model(replicas=0), a_model()
+    stopped, planned = a_served_model(replicas=0), a_served_model()
     shown, would = (each.status["plan"] for each in (stopped, planned))
 
     assert pods(stopped) == {}
@@ -165,7 +165,7 @@ def test_a_number_written_while_the_plan_is_made_is_kept_to() -> None:
     ids=["planned", "fills a budget"],
 )
 def test_a_lost_node_costs_no_group_whose_number_the_plan_says(spec: dict[str, Any]) -> None:
-    operator = a_model(**spec)
+    operator = a_served_model(**spec)
     before = operator.status["ready"]
     operator.cluster.delete_node("h100-0")
 
