@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     """Return the plan, of as many groups as have a place, or why there is none.
 
-    With ``replicas: 0`` it is the plan of one replica, and holds no node.
+    With ``replicas: 0`` it is the plan that would run, and holds no node.
     """
     return _as_deployed(
         subject, inventory, make_plan(subject.model, inventory, subject.request, subject.traits)
