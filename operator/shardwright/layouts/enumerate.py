@@ -83,8 +83,8 @@ def enumerate_candidates(
         for layout in cuts[key]:
             without = scope.not_admitted(pool, layout)
             shelf = shelves.without(without)
-            most = space.most_gpus(pool.resource)
-            filled = _filled(layout, shelf, replace(space, max_gpus=most)) if space.fill else layout
+            within = replace(space, max_gpus=space.most_gpus(pool.resource))
+            filled = _filled(layout, shelf, within) if space.fill else layout
             yield Candidate(
                 layout=filled, pool=pool, placement=shelf.place(filled), not_admitted=without
             )
