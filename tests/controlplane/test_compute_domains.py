@@ -100,11 +100,11 @@ def test_domains_come_and_go_with_their_groups_and_are_put_right(models: Models)
 def test_a_cluster_without_the_kind_gets_a_plan_that_it_can_run_and_hears_what_it_misses(
     models: Models,
 ) -> None:
-    models.create("middle", MIDDLE, workload={"requestsPerSecond": 10})
-    models.wait_ready("middle")
     models.create("large", LARGE, objective={"optimizeFor": "Latency"}, workload={"concurrency": 1})
     plan = models.wait_ready("large")["status"]["plan"]
 
+    models.create("middle", MIDDLE, workload={"requestsPerSecond": 10})
+    models.wait_ready("middle")
     missed = {item["code"]: item for item in plan["excluded"]}["ComputeDomainUnavailable"]
     assert "better with NVIDIA's DRA driver" in missed["nearestMiss"]
     assert all("resourceClaims" not in pod["spec"] for pod in models.pods())

@@ -149,7 +149,7 @@ class SharedValues:
 
 
 def _node(*fields: Any) -> Node:
-    name, gpus, free, domain, path, taints, host = fields
+    name, gpus, free, domain, path, taints, host, unopened = fields
     return Node(
         name=name,
         gpus=gpus,
@@ -159,12 +159,13 @@ def _node(*fields: Any) -> Node:
         taints=taints,
         labels={},
         host_bytes=host,
+        unopened=unopened,
     )
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    parts = (node.name, node.gpus, node.free, node.domain, node.path, node.taints, node.host_bytes)
-    return _node, parts  # planning reads no label
+    near = node.name, node.gpus, node.free, node.domain, node.path
+    return _node, (*near, node.taints, node.host_bytes, node.unopened)  # planning reads no label
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:

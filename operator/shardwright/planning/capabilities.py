@@ -6,6 +6,7 @@ The same question is asked once more, on the nodes that it concerns as they woul
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -23,9 +24,6 @@ median error of throughput.
 """
 
 
-_CODES: Final[Mapping[Capability, str]] = MappingProxyType(
-    {Capability.COMPUTE_DOMAINS: "ComputeDomainUnavailable", Capability.EFA: "NetworkPluginMissing"}
-)
 _BY: Final[Mapping[Capability, str]] = MappingProxyType(
     {
         Capability.COMPUTE_DOMAINS: "NVIDIA's DRA driver (ComputeDomains join nodes by NVLink)",
@@ -35,7 +33,7 @@ _BY: Final[Mapping[Capability, str]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class MissedPlan:
     """A plan that a missing capability rules out, ``used_by`` as many layouts.
 
     ``gain`` is its gain over the plan without, as a share of the objective. None: that does not
@@ -95,13 +93,13 @@ def needed_by(plan: Plan) -> frozenset[Capability]:
     return frozenset(capability for capability, needed in needs.items() if needed)
 
 
-def missed(
+def brought_by(
     capability: Capability,
     there: Answered,
     here: Answered,
     verdicts: Sequence[Verdict],
     scale: Scale,
-) -> Missed | None:
+) -> MissedPlan | None:
     """Return what a capability would bring, None if nothing that is worth a word.
 
     Args:
@@ -116,7 +114,7 @@ def missed(
         return None
     used_by = sum(_needs(capability, verdict) for verdict in verdicts if not verdict.violations)
     if isinstance(stands, NoPlan):
-        return Missed(capability=capability, plan=found, used_by=used_by, gain=None)
+        return MissedPlan(capability=capability, plan=found, used_by=used_by, gain=None)
     changed = there.inventory.pools
     names = {pool.name for pool in changed}
     others = (pool for pool in here.inventory.pools if pool.name not in names)
@@ -124,7 +122,7 @@ def missed(
     gain = better(found, stands, both, scale)
     if gain is None or (gain.gain is not None and gain.gain < GAIN_SHOWN_MIN):
         return None
-    return Missed(capability=capability, plan=found, used_by=used_by, gain=gain.gain)
+    return MissedPlan(capability=capability, plan=found, used_by=used_by, gain=gain.gain)
 
 
 def _uses(capability: Capability, plan: Plan) -> bool:
@@ -138,16 +136,18 @@ def _needs(capability: Capability, verdict: Verdict) -> bool:
     return bool(candidate.rdma_devices)
 
 
-def exclusion(found: Missed) -> Exclusion:
+def exclusion(found: MissedPlan) -> Exclusion:
     """Return the layouts that a missing capability rules out, counted, the best one as the nearest
     miss.
     """
     said = sentence(found)
-    code = _CODES[found.capability]
-    return Exclusion(code=code, count=found.used_by, example=said, nearest_miss=said)
+    counted = partial(Exclusion, count=found.used_by, example=said, nearest_miss=said)
+    if found.capability is Capability.EFA:
+        return counted(code="NetworkPluginMissing")
+    return counted(code="ComputeDomainUnavailable")
 
 
-def sentence(found: Missed) -> str:
+def sentence(found: MissedPlan) -> str:
     """Return what a capability would bring, in one line."""
     brings = "the load is carried" if found.gain is None else f"{found.gain:.0%} better"
     return (

@@ -15,9 +15,9 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.capabilities import (
     Answered,
-    Missed,
+    MissedPlan,
+    brought_by,
     exclusion,
-    missed,
     sentence,
     with_capability,
 )
@@ -155,13 +155,13 @@ def choose(considered: Considered) -> Report:
     return replace(report, outcome=outcome, excluded=(*ruled_out, *report.excluded))
 
 
-def _missed(considered: Considered, report: Report) -> Iterator[Missed]:
+def _missed(considered: Considered, report: Report) -> Iterator[MissedPlan]:
     here = Answered(outcome=report.outcome, inventory=considered.inventory)
     model, request, traits = considered.model, considered.request, considered.traits
     for capability, inventory in with_capability(considered.inventory):
         other = consider(model, inventory, request, traits, considered.judge.prices)
         there = Answered(outcome=_chosen(other).outcome, inventory=inventory)
-        found = missed(capability, there, here, other.verdicts, considered.scale)
+        found = brought_by(capability, there, here, other.verdicts, considered.scale)
         if found is not None:
             yield found
 
