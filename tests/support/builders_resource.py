@@ -159,6 +159,7 @@ _COMPLETE: Manifest = {
         "onFailure": "RollBack",
         "minReadySeconds": 60,
         "progressDeadlineSeconds": 1200,
+        "minGroups": 2,
         "partition": 1,
     },
     "replan": "Always",
