@@ -140,9 +140,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
     return Report(
         outcome=replace(
-            _plan(best, considered.traits, scale, why),
-            warnings=care,
-            host_cache=_host_cache(best, considered),
+            _plan(best, considered, why), warnings=care, host_cache=_host_cache(best, considered)
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -205,12 +203,11 @@ def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | 
     return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
-def _plan(
-    best: FeasibleCandidate, traits: EngineTraits, scale: Scale, why: tuple[str, ...]
-) -> Plan:
-    candidate, estimate = best.candidate, best.estimate
+def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...]) -> Plan:
+    candidate, estimate, scale = best.candidate, best.estimate, considered.scale
+    # After the choice, so that no layout is chosen for the length of requests that nobody sends.
+    memory = considered.judge.prices.lengthened(candidate)
     pool, placement = candidate.pool, candidate.placement
-    drafts = bool(scale.request.workload.draft_choices)
     return Plan(
         layout=candidate.layout,
         pool=pool.name,
@@ -222,12 +219,12 @@ def _plan(
         gpus_per_node=placement.gpus_per_node,
         tensor_link=placement.tensor_link.name if placement.tensor_link else "",
         pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
-        stages=estimate.stages,
-        kv_tokens=estimate.kv_tokens * candidate.layout.attention_data,
-        max_model_len=estimate.max_model_len,
+        stages=memory.stages,
+        kv_tokens=memory.kv_tokens * candidate.layout.attention_data,
+        max_model_len=memory.limits.model_len,
         max_sequences=estimate.max_sequences,
         max_batched_tokens=estimate.max_batched_tokens,
-        memory_utilization=traits.memory.memory_utilization,
+        memory_utilization=considered.traits.memory.memory_utilization,
         load_bytes_per_node=estimate.load_bytes_per_node,
         performance=estimate.performance,
         carries_load=best.carries_load,
@@ -238,8 +235,8 @@ def _plan(
         load=estimate.load,
         rdma=candidate.rdma_devices,
         compute_domain=candidate.needs_compute_domain,
-        uncounted=traits.options.told.uncounted,
+        uncounted=considered.traits.options.told.uncounted,
         gpu_price=scale.price(pool),
-        draft_tokens=estimate.draft_tokens if drafts else 0,
+        draft_tokens=estimate.draft_tokens if scale.request.workload.draft_choices else 0,
         claimed=pool.claimed,
     )

@@ -109,7 +109,11 @@ def admitted(
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
     workers = workers_per_pod(plan)
-    memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    memory = host_memory_bytes(
+        workers,
+        over_ray=ray.joins(plan, deployment),
+        token_numbers=plan.max_sequences * plan.max_model_len,
+    )
     return memory, budgets.host_memory_limit_bytes(
         plan, workers, request_bytes=memory, quantizes=deployment.weights.quantization is not None
     )

@@ -348,8 +348,7 @@ def _stages(plan: Plan) -> Iterator[Fact]:
 
 def _cache(plan: Plan, request: Request | None) -> str:
     holds = (
-        f"{format_count(plan.kv_tokens)} tokens per "
-        f"replica, up to {plan.max_model_len:,} per request"
+        f"{format_count(plan.kv_tokens)} tokens per replica, longest request {plan.max_model_len:,}"
     )
     if plan.carries_load:
         return f"{holds}; carries the load"

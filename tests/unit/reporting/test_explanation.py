@@ -173,7 +173,7 @@ def test_an_explanation_says_how_many_requests_will_queue() -> None:
     )
 
     assert said == (
-        "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at once"
+        "51,200 tokens per replica, longest request 3,072; requests queue: 20 of 64 run at once"
     )
 
 
@@ -428,7 +428,7 @@ def test_a_rate_that_cannot_be_served_is_explained_as_a_queue_without_end() -> N
     facts = explain(a_report(plan), request=request).facts
 
     assert _fact(facts, "K/V cache").endswith(
-        "up to 3,072 per request; serves 6.64 of 20 requests a second"
+        "longest request 3,072; serves 6.64 of 20 requests a second"
     )
     assert _fact(facts, "Latency") == "27 ms per token; the queue grows without end"
 
