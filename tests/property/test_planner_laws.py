@@ -127,6 +127,7 @@ def test_a_longest_request_that_nobody_asked_for_changes_nothing_else_of_a_plan(
         max_model_len=plan.outcome.max_model_len,
         stages=plan.outcome.stages,
         kv_tokens=plan.outcome.kv_tokens,
+        drain_seconds=plan.outcome.drain_seconds,
     )
     assert replace(longer, outcome=of_length) == plan
 

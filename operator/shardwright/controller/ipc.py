@@ -149,7 +149,7 @@ class SharedValues:
 
 
 def _node(*fields: Any) -> Node:
-    name, gpus, free, domain, path, taints, host = fields
+    name, gpus, free, domain, path, taints, host, disk = fields
     return Node(
         name=name,
         gpus=gpus,
@@ -159,11 +159,13 @@ def _node(*fields: Any) -> Node:
         taints=taints,
         labels={},
         host_bytes=host,
+        disk_bytes=disk,
     )
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    parts = (node.name, node.gpus, node.free, node.domain, node.path, node.taints, node.host_bytes)
+    where = (node.domain, node.path, node.taints)
+    parts = (node.name, node.gpus, node.free, *where, node.host_bytes, node.disk_bytes)
     return _node, parts  # planning reads no label
 
 

@@ -274,6 +274,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         labels=node.labels,
         taints=node.taints,
         host_bytes=node.host_bytes,
+        disk_bytes=node.disk_bytes,
     )
 
 

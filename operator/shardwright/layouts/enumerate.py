@@ -1,13 +1,13 @@
 """Which layouts are worth pricing, on which pools? In a fixed order, one at a time."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import Candidate, Layout, SearchSpace
+from shardwright.layouts.layout import Candidate, Layout, SearchSpace, Withheld
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
@@ -35,22 +35,27 @@ K/V anyway.
 Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
 
-Barred = Callable[[Pool, Layout], frozenset[str]]
-"""The nodes of a pool that lack something that pods of a layout need beside GPUs, by name."""
+Barred = Callable[[Pool, Layout], Withheld]
+"""The GPUs of a pool whose nodes lack something that pods of a layout need beside them."""
 
 
-def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
+def none_barred(_pool: Pool, _layout: Layout) -> Withheld:
     """Return that pods need nothing beside GPUs that a node may lack."""
     return frozenset()
 
 
+def withheld_from(pool: Pool, layout: Layout, reasons: Iterable[Barred]) -> Withheld:
+    """Return the GPUs that any of the reasons withholds from a layout's pods."""
+    return frozenset[tuple[str, int]]().union(*(barred(pool, layout) for barred in reasons))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
-    """How far candidates reach: to no node ``not_admitted`` to a layout; ``beyond`` counts a few
-    missing nodes, too.
+    """How far candidates reach: to no GPU ``withheld`` from a layout by one of several reasons;
+    ``beyond`` counts a few missing nodes, too.
     """
 
-    not_admitted: Barred = none_barred
+    withheld: tuple[Barred, ...] = ()
     beyond: bool = False
 
 
@@ -81,24 +86,25 @@ def enumerate_candidates(
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         # Busy GPUs show as missing nodes.
         for layout in cuts[key]:
-            without = scope.not_admitted(pool, layout)
+            without = withheld_from(pool, layout, scope.withheld)
             shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
             yield Candidate(
-                layout=filled, pool=pool, placement=shelf.place(filled), not_admitted=without
+                layout=filled, pool=pool, placement=shelf.place(filled), withheld=without
             )
 
 
 class _Shelves:
     def __init__(self, pool: Pool, over: Over | None) -> None:
         self._pool, self._over = pool, over
-        self._made: dict[frozenset[str], Shelf] = {}
+        self._made: dict[Withheld, Shelf] = {}
 
-    def without(self, names: frozenset[str]) -> Shelf:
-        if names not in self._made:
-            left = self._pool.without_nodes(names)
-            self._made[names] = Shelf(left, over=self._over)
-        return self._made[names]
+    def without(self, withheld: Withheld) -> Shelf:
+        if withheld not in self._made:
+            # Of two reasons to withhold GPUs of a node the larger one counts.
+            left = self._pool.without(dict(sorted(withheld)))
+            self._made[withheld] = Shelf(left, over=self._over)
+        return self._made[withheld]
 
 
 def layouts(

@@ -11,13 +11,15 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning import disk
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
+from shardwright.planning.drain import drain_seconds
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
-from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
+from shardwright.planning.offload import HostCache, barred_nodes, host_cache
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
@@ -70,9 +72,8 @@ def consider(
     inventories or budgets.
     """
     judge = Judge(model, request, traits, prices)
-    wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    scope = SearchScope(not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray))
+    scope = SearchScope(withheld=beside_gpus(model, request, traits))
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
     if all(verdict.violations for verdict in verdicts):
@@ -166,7 +167,8 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
     more = barred_nodes(
         best.candidate, wanted, considered.model, over_ray=considered.traits.options.over_ray
     )
-    return replace(inventory, excluded=(*inventory.excluded, *more))
+    fuller = disk.barred_nodes(best.candidate, considered.request.disk_bytes)
+    return replace(inventory, excluded=(*inventory.excluded, *more, *fuller))
 
 
 def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
@@ -204,8 +206,8 @@ def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | 
 
 
 def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...]) -> Plan:
-    candidate, estimate, scale = best.candidate, best.estimate, considered.scale
-    # After the choice, so that no layout is chosen for the length of requests that nobody sends.
+    """Only a chosen layout is lengthened: none is chosen for requests that nobody sends."""
+    candidate, estimate, request = best.candidate, best.estimate, considered.request
     memory = considered.judge.prices.lengthened(candidate)
     pool, placement = candidate.pool, candidate.placement
     return Plan(
@@ -229,14 +231,16 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         performance=estimate.performance,
         carries_load=best.carries_load,
         reasons=why,
-        undeployable=not_yet(candidate, deploy=scale.request.deploy),
+        undeployable=not_yet(candidate, deploy=request.deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
         rdma=candidate.rdma_devices,
         compute_domain=candidate.needs_compute_domain,
         uncounted=considered.traits.options.told.uncounted,
-        gpu_price=scale.price(pool),
-        draft_tokens=estimate.draft_tokens if scale.request.workload.draft_choices else 0,
+        gpu_price=considered.scale.price(pool),
+        draft_tokens=estimate.draft_tokens if request.workload.draft_choices else 0,
         claimed=pool.claimed,
+        disk_bytes=disk.request_bytes(candidate, request.disk_bytes),
+        drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
     )

@@ -79,7 +79,8 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``drain_seconds`` is what running requests get to finish, ``disk_bytes`` the
+    local disk that a pod requests for its downloads (0: not planned).
     """
 
     layout: Layout
@@ -115,6 +116,8 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    drain_seconds: int = 0
+    disk_bytes: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
