@@ -150,7 +150,7 @@ def _workload(load: Workload) -> dict[str, Any]:
 
 def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
     return {
-        "maxModelLen": load.max_model_len,
+        **({"maxModelLen": load.max_model_len} if load.open_model_len is None else {}),
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         **({"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}} if load.kv_offload else {}),
         **({"speculation": _speculation(load, drafter)} if load.draft_tokens else {}),

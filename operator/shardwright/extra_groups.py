@@ -234,6 +234,8 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         found.host_cache is None or found.host_cache.pod_bytes < plan.host_cache.pod_bytes
     ):
         yield _LESS_MEMORY
+    if found.disk_bytes < plan.disk_bytes:
+        yield "less local disk on the nodes for what pods download"
     if found.compute_domain != plan.compute_domain:
         yield (
             f"{'' if found.compute_domain else 'no '}nodes "

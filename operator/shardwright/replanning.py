@@ -151,7 +151,7 @@ def _as_it_runs(subject: Subject, plan: Plan, report: Report, inventory: Invento
     if not isinstance(made, Plan) or not _runs_alike(subject, made, plan):
         return report
     request, told = pinned(subject.request, plan), subject.traits.options.told
-    load = replace(request.workload, max_model_len=plan.max_model_len, shortest_model_len=None)
+    load = replace(request.workload, max_model_len=plan.max_model_len, open_model_len=None)
     told = replace(told, sequences=plan.max_sequences, batched_tokens=plan.max_batched_tokens)
     traits = replace(subject.traits, options=replace(subject.traits.options, told=told))
     found = make_plan(

@@ -2,6 +2,7 @@
 starts.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import given
@@ -14,33 +15,39 @@ from shardwright.costs.overheads import Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, vllm_traits
-from tests.support.held_memory import replica_memory
+from tests.support.held_memory import longest_memory, replica_memory
+
+Held = Callable[[ModelSpec, Layout, Device, Workload, EngineTraits], ReplicaMemory]
 
 models = st.sampled_from(("llama-8b", "llama-70b-fp8", "qwen2.5-7b", "qwen3-30b-a3b"))
 degrees = st.sampled_from((1, 2, 4))
 memories = st.integers(8, 300)
 lengths = st.integers(64, 32768)
 loads = st.builds(
-    lambda tokens, concurrency, slack: Workload(
+    lambda tokens, concurrency, more: Workload(
         input_tokens=tokens,
         output_tokens=64,
         concurrency=concurrency,
-        max_model_len=tokens + 64 + slack,
-        shortest_model_len=tokens + 64,
+        max_model_len=tokens + 64,
+        open_model_len=tokens + 64 + more,
     ),
     lengths,
     st.integers(1, 2000),
-    st.integers(0, 1023),
+    st.integers(0, 1_000_000),
 )
 
 
-def memory(model: str, layout: Layout, gib: int, load: Workload) -> ReplicaMemory:
+def memory(
+    model: str, layout: Layout, gib: int, load: Workload, held: Held = replica_memory
+) -> ReplicaMemory:
     spec = a_model(model)
     gpu = replace(load_gpus()["H100-SXM-80GB"], memory_bytes=gib * GIB)
     device = Device(gpu=gpu, joined_gpus=8)
-    return replica_memory(spec, layout, device, load, vllm_traits())
+    return held(spec, layout, device, load, vllm_traits())
 
 
 @given(models, degrees, degrees, memories, st.integers(0, 100), loads)
@@ -64,14 +71,20 @@ def test_more_memory_never_runs_fewer_requests(
 
 
 @given(models, degrees, memories, loads)
-def test_a_length_stays_between_what_is_needed_and_what_is_wished(
+def test_a_longer_request_costs_no_batch_no_certainty_and_no_request_of_the_load(
     model: str, tensor: int, gib: int, load: Workload
 ) -> None:
-    found = memory(model, Layout(tensor=tensor), gib, load)
+    found, longer = (
+        memory(model, Layout(tensor=tensor), gib, load, held)
+        for held in (replica_memory, longest_memory)
+    )
 
-    assert (load.shortest_model_len or 0) <= found.limits.model_len <= load.max_model_len
-    assert found.starts or not found.tight
-    assert found.limits.batched_tokens >= found.limits.sequences
+    batch = (longer.limits.batched_tokens, longer.limits.sequences)
+    assert load.max_model_len <= longer.limits.model_len <= (load.open_model_len or 0)
+    assert batch == (found.limits.batched_tokens, found.limits.sequences)
+    assert batch[0] >= batch[1]
+    assert (longer.starts, longer.tight) == (found.starts, found.tight)
+    assert longer.running(load.concurrency) == found.running(load.concurrency)
 
 
 @given(models, degrees, st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16384))

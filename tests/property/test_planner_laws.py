@@ -104,6 +104,35 @@ def test_every_rank_of_a_plan_holds_its_parts_and_one_request(
 
 
 @laws
+@given(model=models, pool=pools(), request=requests(), longest=st.integers(1, 10**6))
+def test_a_longest_request_that_nobody_asked_for_changes_nothing_else_of_a_plan(
+    model: str, pool: Pool, request: Request, longest: int
+) -> None:
+    load = request.workload
+    short = replace(load, max_model_len=load.input_tokens + load.output_tokens)
+    wide = replace(short, open_model_len=short.max_model_len + longest)
+    plan, longer = (
+        make_plan(
+            a_model(model), an_inventory(pool), replace(request, workload=each), vllm_traits()
+        )
+        for each in (short, wide)
+    )
+
+    if isinstance(plan.outcome, NoPlan) or isinstance(longer.outcome, NoPlan):
+        assert plan == longer
+        return
+    assert short.max_model_len <= longer.outcome.max_model_len <= (wide.open_model_len or 0)
+    of_length = replace(
+        longer.outcome,
+        max_model_len=plan.outcome.max_model_len,
+        stages=plan.outcome.stages,
+        kv_tokens=plan.outcome.kv_tokens,
+        drain_seconds=plan.outcome.drain_seconds,
+    )
+    assert replace(longer, outcome=of_length) == plan
+
+
+@laws
 @given(model=models, first=pools("a"), second=pools("b"), request=requests(), data=st.data())
 def test_the_order_of_nodes_and_pools_changes_nothing(
     model: str, first: Pool, second: Pool, request: Request, data: st.DataObject

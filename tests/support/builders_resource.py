@@ -155,6 +155,7 @@ _COMPLETE: Manifest = {
     "rollout": {
         "maxUnavailable": 2,
         "maxSurge": 1,
+        "drainSeconds": 240,
         "onUpgrade": "Roll",
         "onFailure": "RollBack",
         "minReadySeconds": 60,

@@ -1,6 +1,6 @@
 """Weights and memory of a whole replica, asked for in one call."""
 
-from shardwright.costs.memory import Frame, ReplicaMemory, memory_under, stage_holds
+from shardwright.costs.memory import Frame, ReplicaMemory, lengthened, memory_under, stage_holds
 from shardwright.costs.overheads import Device
 from shardwright.costs.weights import stage_weight_parts
 from shardwright.costs.workload import Workload
@@ -18,7 +18,21 @@ def replica_memory(
     model: ModelSpec, layout: Layout, device: Device, load: Workload, traits: EngineTraits
 ) -> ReplicaMemory:
     """Return the memory at the highest limits that carry the load."""
-    frame = Frame(
+    return memory_under(_frame(model, layout, device, load, traits), load, {})
+
+
+def longest_memory(
+    model: ModelSpec, layout: Layout, device: Device, load: Workload, traits: EngineTraits
+) -> ReplicaMemory:
+    """Return that memory at the longest request that costs nothing."""
+    frame = _frame(model, layout, device, load, traits)
+    return lengthened(frame, memory_under(frame, load, {}), load)
+
+
+def _frame(
+    model: ModelSpec, layout: Layout, device: Device, load: Workload, traits: EngineTraits
+) -> Frame:
+    return Frame(
         model=model,
         layout=layout,
         holds=stage_holds(model, layout, load.kv_cache_dtype, traits),
@@ -26,4 +40,3 @@ def replica_memory(
         traits=traits,
         mean_tokens=load.input_tokens + load.output_tokens,
     )
-    return memory_under(frame, load, {})

@@ -147,9 +147,9 @@ class Engine(Part):
     )
     max_model_len: Tokens | None = Field(
         default=None,
-        description="Longest request, prompt and answer together, in tokens. Default: "
-        "workload.inputTokens + outputTokens rounded up to 1024, never above the model's own "
-        "limit.",
+        description="Longest request, prompt and answer together, in tokens; longer ones "
+        "are refused. Default: as long as model and K/V cache hold where that costs no GPU and "
+        "keeps none of the load waiting, at least workload.inputTokens + outputTokens.",
     )
     kv_cache_quantization: Literal["Auto", "FP8"] | None = Field(
         default=None,

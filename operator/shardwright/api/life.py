@@ -75,6 +75,13 @@ class Rollout(Part):
         "stopped or, with maxSurge, its "
         "former self. Ready means that tokens have come out (spec.readiness.tokens).",
     )
+    drain_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        default=None,
+        description="How long running requests may take to finish when a group is stopped, moved "
+        "or scaled down; what runs longer is cut. The group stops as soon as none runs. Running "
+        "pods keep theirs until they restart. Default: three times the plan's mean answer, 60 s at "
+        "least, in steps that double, at most one hour.",
+    )
     progress_deadline_seconds: Annotated[int, Field(ge=60, le=604_800)] | None = Field(
         default=None,
         description="How long a group may take to become ready once all its pods have nodes: pull, "

@@ -100,7 +100,8 @@ class Resources(Part):
         default=None,
         description="Local disk of the node that each pod requests and may use at most, as 300Gi. "
         "Default: a request for what it "
-        "downloads there, and a limit of more than twice as much. 0: no limit.",
+        "downloads there, if its nodes state their disk, and a limit of more than twice as much. "
+        "0: no limit.",
     )
 
 

@@ -23,9 +23,6 @@ from shardwright.layouts.traits import AdapterSlots, Drafter, DraftMethod
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 
-CONTEXT_STEP_TOKENS: Final = 1024
-"""Unit: tokens. Basis: assumed; the default of ``maxModelLen`` is rounded up to it."""
-
 DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
 
@@ -104,18 +101,17 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
     for one in models:
         other = "serve a model" if one is model else "use a draft model"
         _check_context(spec, needed, one, other)
-    longest = min(one.max_context_tokens for one in models)
+    # Beyond the engine's own context only requests that somebody asks for are taken.
+    longest = min(_own_context(one) for one in models)
     engine, speculation = spec.engine, spec.engine.speculation
     acceptance, band = _acceptance(speculation) if speculation else (0.0, 0.0)
     choices = _choices(speculation, drafter) if speculation else ()
-    rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     return Workload(
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
-        # Rounded only as far as the model goes, whose limit need be no multiple of the step.
-        max_model_len=engine.max_model_len or min(rounded, longest),
-        shortest_model_len=None if engine.max_model_len else needed,
+        max_model_len=engine.max_model_len or needed,
+        open_model_len=None if engine.max_model_len else max(longest, needed),
         kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
@@ -128,6 +124,11 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_choices=choices if len(choices) > 1 else (),
         kv_offload=_kv_offload(engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)),
     )
+
+
+def _own_context(model: ModelSpec) -> int:
+    longest = model.max_context_tokens
+    return min(longest, model.own_context_tokens or longest)
 
 
 def _acceptance(speculation: Speculation) -> tuple[float, float]:

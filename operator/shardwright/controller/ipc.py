@@ -149,7 +149,7 @@ class SharedValues:
 
 
 def _node(*fields: Any) -> Node:
-    name, gpus, free, domain, path, taints, host, unopened = fields
+    name, gpus, free, domain, path, taints, host, disk, unopened = fields
     return Node(
         name=name,
         gpus=gpus,
@@ -160,12 +160,14 @@ def _node(*fields: Any) -> Node:
         labels={},
         host_bytes=host,
         unopened=unopened,
+        disk_bytes=disk,
     )
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    near = node.name, node.gpus, node.free, node.domain, node.path
-    return _node, (*near, node.taints, node.host_bytes, node.unopened)  # planning reads no label
+    where = (node.domain, node.path, node.taints)
+    parts = (node.name, node.gpus, node.free, *where, node.host_bytes, node.disk_bytes)
+    return _node, (*parts, node.unopened)  # planning reads no label
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -43,12 +43,21 @@ ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 """Bytes of one value in the type that a model computes in."""
 
 
+SELECTION_BYTES: Final = 5 * 576 * 2
+"""Bytes for each token of the longest request that selected latent attention sets aside, to gather
+what one step reads of long contexts. Basis: vLLM 0.32 source, v1/attention/backends/mla:
+``flashmla_sparse.py`` has five rows of 576 values of 16 bits, and ``indexer.py`` sizes its own part
+(40 x 132 bytes) to stay inside them.
+"""
+
+
 def activation_bytes(
     model: ModelSpec, layout: Layout, limits: Limits, logit_copies: float, *, last: bool
 ) -> int:
     """Return the peak of one step on a rank.
 
-    Formula: tokens of the batch x bytes a value x (buffers of experts + the larger of
+    Formula: ``SELECTION_BYTES`` x the longest request, where latent attention selects, + tokens of
+        the batch x bytes a value x (buffers of experts + the larger of
         ``HIDDEN_COPIES`` x hidden x residual streams + widest result / tensor, and, on the last
         stage, sampling: ``logit_copies`` x sequences x vocabulary x 4).
     Unit: bytes, on one rank.
@@ -78,8 +87,16 @@ def activation_bytes(
         HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model))
     )
     sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
+    aside = SELECTION_BYTES * limits.model_len if _selects(model) else 0
     # Sampling begins when the forward pass has given its buffers back.
-    return math.ceil(kept + (max(forward, sampling) if last else forward))
+    return math.ceil(aside + kept + (max(forward, sampling) if last else forward))
+
+
+def _selects(model: ModelSpec) -> bool:
+    return any(
+        isinstance(layer.attention, LatentAttention) and layer.attention.index_dim
+        for layer in _kinds(model)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,14 @@ from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.kvcache import kv_bits
 from shardwright.costs.limits import Limits, requests_per_rank
 from shardwright.costs.loading import Storage, distinct_nodes, loading_time
-from shardwright.costs.memory import Frame, ReplicaMemory, StageHold, memory_under, stage_holds
+from shardwright.costs.memory import (
+    Frame,
+    ReplicaMemory,
+    StageHold,
+    lengthened,
+    memory_under,
+    stage_holds,
+)
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
 from shardwright.costs.serving import Load, Replica, StageKind, performance, serve
@@ -139,18 +146,24 @@ class Estimator:
         place = (_degrees(layout), pool.gpu, pool.domain_gpus)
         key = (*place, share)
         if key not in self._memory:
-            frame = Frame(
-                model=self._model,
-                layout=layout,
-                holds=self._stages(layout)[0],
-                device=Device.of(candidate),
-                traits=self._traits,
-                mean_tokens=self._workload.input_tokens + self._workload.output_tokens,
-            )
             self._memory[key] = memory_under(
-                frame, self._workload, self._seen.setdefault(place, {})
+                self._frame(candidate), self._workload, self._seen.setdefault(place, {})
             )
         return self._memory[key]
+
+    def lengthened(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory of a candidate at the longest request that costs nothing."""
+        return lengthened(self._frame(candidate), self.memory(candidate), self._workload)
+
+    def _frame(self, candidate: Candidate) -> Frame:
+        return Frame(
+            model=self._model,
+            layout=candidate.layout,
+            holds=self._stages(candidate.layout)[0],
+            device=Device.of(candidate),
+            traits=self._traits,
+            mean_tokens=self._workload.input_tokens + self._workload.output_tokens,
+        )
 
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
         """Return the task of pricing a candidate."""

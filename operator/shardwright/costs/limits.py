@@ -22,6 +22,10 @@ WHOLE_PROMPT_TOKENS: Final = 32768
 """Unit: tokens. Engines that do not chunk prompts by default begin to above this. Source: vLLM 0.6
 ``engine/arg_utils.py`` (``use_long_context``)."""
 
+LENGTH_STEP: Final = 1024
+"""Unit: tokens. Basis: chosen; a longest request that nobody asked for is a multiple of it, so that
+a small change of the memory figures changes no argument of an engine."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -129,6 +133,24 @@ def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
     """The batch of an engine that takes prompts whole holds the longest."""
     whole = not traits.batching.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
     return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
+
+
+def longest_whole(limits: Limits, traits: EngineTraits, longest: int) -> int:
+    """Return the longest request, up to ``longest``, that needs no larger batch than the limits'.
+
+    Formula: ``longest``; at most the batch where the engine takes prompts whole.
+    Unit: tokens.
+    Error: none: it is set, not predicted.
+    Source: vLLM 0.6 ``config.py:SchedulerConfig``: a batch below the longest request is refused
+        without chunked prefill.
+
+    >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
+    >>> longest_whole(limits, vllm, 131072)
+    131072
+    """
+    if traits.batching.chunks_prompts or limits.model_len > WHOLE_PROMPT_TOKENS:
+        return longest
+    return min(longest, max(limits.model_len, limits.batched_tokens))
 
 
 def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:

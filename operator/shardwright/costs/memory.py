@@ -2,11 +2,11 @@
 K/V?
 
 The parts add up to the engine's budget. The sizes of a batch are halved step by step if they leave
-too little K/V, and the longest request is shortened if nobody asked for it.
+too little K/V.
 """
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from shardwright.costs.activations import activation_bytes
@@ -14,7 +14,13 @@ from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
-from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
+from shardwright.costs.limits import (
+    LENGTH_STEP,
+    Limits,
+    limits_to_try,
+    longest_whole,
+    requests_per_rank,
+)
 from shardwright.costs.overheads import Device, LoadedStage, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
@@ -139,9 +145,7 @@ def memory_under(
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
     if not starting:
-        # The smallest batches leave the most K/V: where even these do not start, only shorter
-        # requests may.
-        return _shortened(frame, tried[-1], workload.shortest_model_len or workload.max_model_len)
+        return tried[-1]  # the smallest batches leave the most K/V
     # The first of the best: the highest limits.
     return max(starting, key=lambda memory: memory.running(share))
 
@@ -208,6 +212,47 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     )
 
 
+def lengthened(frame: Frame, memory: ReplicaMemory, workload: Workload) -> ReplicaMemory:
+    """Return the memory at the longest request that costs nothing, if nobody asked for a length.
+
+    It starts as surely as before, and as many of the load's requests run at once: K/V is taken as a
+    request grows, and only buffers as long as the longest request take it from the others.
+
+    Formula: the largest multiple of ``LENGTH_STEP``, or ``open_model_len`` itself, at which one
+        longest request fits by the band.
+    Unit: tokens.
+    Error: that of K/V space (:func:`memory_under`), which the band covers.
+    Source: derived; vLLM 0.32 refuses to start where one longest request does not fit
+        (``v1/core/kv_cache_utils.py``).
+
+    >>> from dataclasses import replace
+    >>> longer = lengthened(
+    ...     frame, memory_under(frame, load, {}), replace(load, open_model_len=131072)
+    ... )
+    >>> longer.limits.model_len, longer.kv_tokens
+    (131072, 450272)
+    """
+    if workload.open_model_len is None or not memory.starts or memory.tight:
+        return memory
+    shortest = memory.limits.model_len
+    most = longest_whole(memory.limits, frame.traits, workload.open_model_len)
+    share = requests_per_rank(workload, frame.layout)
+
+    def at(length: int) -> ReplicaMemory:
+        return memory_at(frame, replace(memory.limits, model_len=min(length, most)))
+
+    def costs(length: int) -> bool:
+        tried = at(length)
+        fewer = tried.running(share) < memory.running(share)
+        return fewer or tried.tight or not tried.starts
+
+    lengths = range(
+        shortest - shortest % LENGTH_STEP + LENGTH_STEP, most + LENGTH_STEP, LENGTH_STEP
+    )
+    free = bisect_left(lengths, True, key=costs)
+    return at(lengths[free - 1]) if free else memory
+
+
 def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
     """Sliding layers keep the tokens in flight beside their window."""
     if not any(kv.windows):
@@ -262,36 +307,3 @@ def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
     return replace(
         stage, kv_cache_bytes=kv_bytes, budget_bytes=stage.budget_bytes - unused, band_bytes=0
     )
-
-
-def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
-    """Return the memory at the longest request that surely fits, else that fits at all, else
-    unchanged.
-    """
-    certain = _longest(
-        frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight
-    )
-    return certain or _longest(frame, memory.limits, shortest, lambda tried: tried.starts) or memory
-
-
-def _longest(
-    frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]
-) -> ReplicaMemory | None:
-    """The shortest is tried first: most layouts hold none at all, and if one fits so does every
-    shorter one.
-    """
-    found = memory_at(frame, replace(limits, model_len=shortest))
-    if not fits(found):
-        return None
-    fitting = shortest
-    longest = limits.model_len
-    while fitting < longest:
-        # Rounded up, so that two neighbouring lengths do not stand still.
-        middle = (fitting + longest + 1) // 2
-        tried = memory_at(frame, replace(limits, model_len=middle))
-        if fits(tried):
-            found = tried
-            fitting = middle
-        else:
-            longest = middle - 1
-    return found

@@ -29,23 +29,24 @@ class KvOffload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest
-    request.
+    request that a layout must hold.
 
-    If nobody asked for that length, it may be lowered to ``shortest_model_len`` before a layout is
-    refused. ``requests_per_second``, if stated, is the offered rate of all replicas: the number in
-    flight is derived, with ``concurrency`` as upper limit. ``prefix_cache_hit_rate`` is the share
-    of input tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest
-    expert rank over the mean (None: the cost model's own). With speculative decoding a step
-    verifies ``draft_tokens`` drafted tokens, each accepted with the chance ``draft_acceptance``,
-    give or take ``draft_acceptance_band``; each estimate takes the one of ``draft_choices``, if
-    given, that serves most. ``kv_offload`` is the K/V kept beside the GPUs (None: nothing).
+    If nobody asked for that length, the chosen layout takes a longer one, up to ``open_model_len``,
+    where that costs nothing (None: it stays). ``requests_per_second``, if stated, is the offered
+    rate of all replicas: the number in flight is derived, with ``concurrency`` as upper limit.
+    ``prefix_cache_hit_rate`` is the share of input tokens whose K/V is there already.
+    ``expert_imbalance`` is the work of the busiest expert rank over the mean (None: the cost
+    model's own). With speculative decoding a step verifies ``draft_tokens`` drafted tokens, each
+    accepted with the chance ``draft_acceptance``, give or take ``draft_acceptance_band``; each
+    estimate takes the one of ``draft_choices``, if given, that serves most. ``kv_offload`` is the
+    K/V kept beside the GPUs (None: nothing).
     """
 
     input_tokens: int
     output_tokens: int
     concurrency: int
     max_model_len: int
-    shortest_model_len: int | None = None
+    open_model_len: int | None = None
     kv_cache_dtype: str = "auto"  # auto | fp8
     arrival: Arrival = Arrival.CLOSED_LOOP
     requests_per_second: float | None = None

@@ -29,7 +29,8 @@ class EngineDefinition:
     that users may set. ``peer_port`` is name and number of the port for ranks on other nodes,
     ``address_variable`` holds the pod's address, ``api_key_variable`` the key that clients must
     send. ``over_ssh``: the leader starts its followers' ranks over ssh, with a key of the
-    resource's own.
+    resource's own. ``engine_per_replica``: each attention replica is an engine with processes of
+    its own, not ranks of the one that there is.
     """
 
     name: str
@@ -46,6 +47,7 @@ class EngineDefinition:
     api_key_variable: str
     family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
     over_ssh: bool
+    engine_per_replica: bool
 
 
 VLLM: Final = EngineDefinition(
@@ -63,6 +65,7 @@ VLLM: Final = EngineDefinition(
     api_key_variable="VLLM_API_KEY",
     family_arguments=vllm.families.family_arguments,
     over_ssh=False,
+    engine_per_replica=True,
 )
 TENSORRT_LLM: Final = EngineDefinition(
     name="TensorRTLLM",
@@ -79,6 +82,7 @@ TENSORRT_LLM: Final = EngineDefinition(
     api_key_variable="SHARDWRIGHT_API_KEY",
     family_arguments=lambda _model, _version, _arguments: {},
     over_ssh=True,
+    engine_per_replica=False,
 )
 
 ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType(

@@ -15,12 +15,12 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it.
 
     ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with the
-    memory of this node's labels, ``host_bytes`` the node's memory for pods (None: not said),
-    ``gpu_hour_price`` the price of one GPU for an hour, ``rdma`` the RDMA devices that pods may
-    request. ``created`` is the creation time of the Node, as the API server wrote it. ``taints``
-    leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for. ``claimed`` are the
-    devices that pods claim for its GPUs (None: they request ``resource``). ``published``:
-    ResourceSlices have its GPUs, so claims alone hold them.
+    memory of this node's labels, ``host_bytes`` the node's memory for pods and ``disk_bytes`` its
+    local disk for them (None: not said), ``gpu_hour_price`` the price of one GPU for an hour,
+    ``rdma`` the RDMA devices that pods may request. ``created`` is the creation time of the Node,
+    as the API server wrote it. ``taints`` leave out those that ``schedulable``, ``ready`` and
+    ``deleting`` stand for. ``claimed`` are the devices that pods claim for its GPUs (None: they
+    request ``resource``). ``published``: ResourceSlices have its GPUs, so claims alone hold them.
     """
 
     name: str
@@ -42,5 +42,6 @@ class NodeFacts:
     gpu_hour_price: float | None = None
     rdma: tuple[tuple[str, int], ...] = ()
     host_bytes: int | None = None
+    disk_bytes: int | None = None
     claimed: ClaimedDevices | None = None
     published: bool = False

@@ -88,6 +88,21 @@ ComputeCapability = tuple[int, int]
 """NVIDIA's, major and minor: (9, 0) is Hopper."""
 
 
+ARM_HOSTS: Final = frozenset(
+    {
+        "GB10-128GB",
+        "GB200-NVL-186GB",
+        "GB300-NVL-278GB",
+        "GH200-144GB",
+        "GH200-96GB",
+        "VR200-NVL-280GB",
+    }
+)
+"""GPUs that are sold on one board with an Arm CPU (Grace, Vera). Source: the data sheets in
+gpus.csv.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One accelerator of the catalogue; FLOP/s are dense.
@@ -120,6 +135,11 @@ class Gpu:
     mig_profile: str = ""
     whole: "Gpu | None" = None
     slices: int = 1
+
+    @property
+    def host_architecture(self) -> str:
+        """Return the architecture of its nodes, as far as the GPU tells."""
+        return "arm64" if (self.whole or self).id in ARM_HOSTS else "amd64"
 
     @property
     def of_a_rack(self) -> bool:

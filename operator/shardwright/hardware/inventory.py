@@ -27,8 +27,9 @@ class Node:
 
     ``domain`` names the scale-up domain (on NVL72 the full clique label, the node's name if the
     link ends there, ``""`` for PCIe only). ``path`` is the topology above it, closest first, as
-    (label key, value). ``host_bytes`` is its memory for pods (None: it does not say). ``unopened``
-    is the domain that a ComputeDomain would open to its pods, which the cluster lacks.
+    (label key, value). ``host_bytes`` is its memory for pods, ``disk_bytes`` its local disk for
+    them (None: it does not say). ``unopened`` is the domain that a ComputeDomain would open to its
+    pods, which the cluster lacks.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Node:
     labels: Mapping[str, str] = field(hash=False)
     taints: tuple[Taint, ...] = ()
     host_bytes: int | None = None
+    disk_bytes: int | None = None
     unopened: str = ""
 
     def less(self, gpus: int) -> "Node":
@@ -87,6 +89,10 @@ class Pool:
     def without_nodes(self, names: Collection[str]) -> "Pool":
         """Return the pool with no GPU of these nodes free."""
         return self.without({node.name: node.gpus for node in self.nodes if node.name in names})
+
+    def idle(self) -> "Pool":
+        """Return the pool with every healthy GPU free."""
+        return replace(self, nodes=tuple(replace(node, free=node.gpus) for node in self.nodes))
 
     @property
     def price(self) -> GpuPrice:

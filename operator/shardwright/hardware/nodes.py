@@ -153,7 +153,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         gpus=gpus,
         gpu=gpu,
         product=product,
-        architecture=_architecture(raw),
+        architecture=_architecture(raw, gpu),
         domain=domain,
         network=read_network(raw, gpu, gpus, instance),
         path=stated_path(raw) or read_path(raw.labels),
@@ -169,6 +169,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         rdma=offered_rdma(raw),
         host_bytes=quantity(raw.allocatable.get("memory")),
+        disk_bytes=quantity(raw.allocatable.get("ephemeral-storage")),
     )
 
 
@@ -197,12 +198,13 @@ def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
     return instance if instance and instance.gpu_id == gpu.id else None
 
 
-def _architecture(raw: RawNode) -> str:
+def _architecture(raw: RawNode, gpu: Gpu) -> str:
     reported = text_or_empty(mapping(raw.status.get("nodeInfo")).get("architecture"))
     architecture = (
         raw.labels.get("kubernetes.io/arch")
         or raw.labels.get("beta.kubernetes.io/arch")
         or reported
+        or gpu.host_architecture
     )
     return "arm64" if architecture == "arm64" else "amd64"
 

@@ -305,6 +305,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         taints=node.taints,
         host_bytes=node.host_bytes,
         unopened=node.domain.unopened,
+        disk_bytes=node.disk_bytes,
     )
 
 

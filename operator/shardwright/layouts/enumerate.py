@@ -7,7 +7,14 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import MOST_REPLICAS, Candidate, Layout, Placement, SearchSpace
+from shardwright.layouts.layout import (
+    MOST_REPLICAS,
+    Candidate,
+    Layout,
+    Placement,
+    SearchSpace,
+    Withheld,
+)
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
@@ -35,15 +42,15 @@ K/V anyway.
 Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
 
-Barred = Callable[[Pool, Layout], frozenset[str]]
-"""The nodes of a pool that lack something that pods of a layout need beside GPUs, by name."""
+Barred = Callable[[Pool, Layout], Withheld]
+"""The GPUs of a pool whose nodes lack something that pods of a layout need beside them."""
 
 
 Numbers = Callable[[Candidate], Iterable[int]]
 """The numbers of replicas that are worth pricing, of at most those of a candidate."""
 
 
-def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
+def none_barred(_pool: Pool, _layout: Layout) -> Withheld:
     """Return that pods need nothing beside GPUs that a node may lack."""
     return frozenset()
 
@@ -53,13 +60,19 @@ def all_of_them(largest: Candidate) -> tuple[int]:
     return (largest.layout.replicas,)
 
 
+def withheld_from(pool: Pool, layout: Layout, reasons: Iterable[Barred]) -> Withheld:
+    """Return the GPUs that any of the reasons withholds from a layout's pods."""
+    return frozenset[tuple[str, int]]().union(*(barred(pool, layout) for barred in reasons))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
-    """How far candidates reach: to no node ``not_admitted`` to a layout; ``beyond`` counts a few
-    missing nodes, too. ``numbers`` says how many replicas, if that is open: ``most`` at most.
+    """How far candidates reach: to no GPU ``withheld`` from a layout by one of several reasons;
+    ``beyond`` counts a few missing nodes, too. ``numbers`` says how many replicas, if that is open:
+    ``most`` at most.
     """
 
-    not_admitted: Barred = none_barred
+    withheld: tuple[Barred, ...] = ()
     beyond: bool = False
     numbers: Numbers = all_of_them
     most: int = MOST_REPLICAS
@@ -92,11 +105,9 @@ def enumerate_candidates(
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         # Busy GPUs show as missing nodes.
         for layout in cuts[key]:
-            without = scope.not_admitted(pool, layout)
+            without = withheld_from(pool, layout, scope.withheld)
             place = shelves.without(without).place
-            first = Candidate(
-                layout=layout, pool=pool, placement=place(layout), not_admitted=without
-            )
+            first = Candidate(layout=layout, pool=pool, placement=place(layout), withheld=without)
             within = replace(space, max_gpus=space.most_gpus(pool.resource))
             for number in _numbers(first, place, within, scope):
                 sized = replace(layout, replicas=number)
@@ -118,13 +129,14 @@ def _numbers(
 class _Shelves:
     def __init__(self, pool: Pool, over: Over | None) -> None:
         self._pool, self._over = pool, over
-        self._made: dict[frozenset[str], Shelf] = {}
+        self._made: dict[Withheld, Shelf] = {}
 
-    def without(self, names: frozenset[str]) -> Shelf:
-        if names not in self._made:
-            left = self._pool.without_nodes(names)
-            self._made[names] = Shelf(left, over=self._over)
-        return self._made[names]
+    def without(self, withheld: Withheld) -> Shelf:
+        if withheld not in self._made:
+            # Of two reasons to withhold GPUs of a node the larger one counts.
+            left = self._pool.without(dict(sorted(withheld)))
+            self._made[withheld] = Shelf(left, over=self._over)
+        return self._made[withheld]
 
 
 def layouts(

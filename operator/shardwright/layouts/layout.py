@@ -83,14 +83,18 @@ class Placement:
     one_domain: bool = False
 
 
+Withheld = frozenset[tuple[str, int]]
+"""GPUs that are free and of no use to pods, for they lack something beside them: node, number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout on a pool, with nothing placed on nodes that are ``not_admitted`` to its pods."""
+    """A layout on a pool, with nothing placed on GPUs that are ``withheld`` from its pods."""
 
     layout: Layout
     pool: Pool
     placement: Placement
-    not_admitted: frozenset[str] = frozenset()
+    withheld: Withheld = frozenset()
 
     @property
     def uses_network(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is the longest context that an engine accepts for a model?"""
+"""How long a context does an engine accept for a model, and take by itself?"""
 
 from typing import Final
 
@@ -20,6 +20,9 @@ _INCLUDED: Final = frozenset(
 )
 """RoPE scalings whose factor ``max_position_embeddings`` has in it already."""
 
+_TWO_SETS: Final = frozenset({"longrope", "su"})
+_TRAINED: Final = "original_max_position_embeddings"
+
 _MAX_FACTOR: Final = 1024.0
 """Largest RoPE factor that is read; published configs stay below 64."""
 
@@ -36,6 +39,19 @@ def max_context_tokens(fields: Fields) -> int:
     if "gemma3" in (fields.string("model_type") or ""):
         return length
     return int(length * _factor(fields))
+
+
+def own_context_tokens(fields: Fields) -> int | None:
+    """Return the context in tokens that the engine takes by itself, None if it takes the longest.
+
+    LongRoPE has one set of factors for requests as long as those of the training and another for
+    longer ones, and an engine applies one to all. Source: vLLM 0.32 ``_get_and_verify_max_len``.
+    """
+    rope = fields.section("rope_scaling") or fields.section("rope_parameters")
+    two = rope is not None and (rope.string("rope_type") or rope.string("type")) in _TWO_SETS
+    if not two or fields.values.get(_TRAINED) is None:
+        return None
+    return fields.integer(_TRAINED, CONTEXT)
 
 
 def _factor(fields: Fields) -> float:

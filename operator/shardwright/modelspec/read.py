@@ -12,7 +12,7 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.computed import UNCOUNTED_TOWERS
-from shardwright.modelspec.context import max_context_tokens
+from shardwright.modelspec.context import max_context_tokens, own_context_tokens
 from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
 from shardwright.modelspec.families.vision import tower_weights, wrapper
@@ -67,10 +67,9 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     tied = _tied(top, fields, family)
     dtype = _dtype(top, fields)
-    context = max_context_tokens(fields)
+    contexts = max_context_tokens(fields), own_context_tokens(fields)
     streams = fields.integer("hc_mult", STREAMS, default=1)
-    tower = _tower(top, family, shape, dtype)
-    beside = (*tower, *_further_ends(family, fields, shape, dtype))
+    tower, ends = _tower(top, family, shape, dtype), _further_ends(family, fields, shape, dtype)
     if fields.problems:
         raise InputError(fields.problems)
     layers, layer_weights = _layers(blocks, shape, dtype)
@@ -83,13 +82,14 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         hidden_size=shape.hidden,
         vocabulary=vocabulary,
         layers=layers,
-        weights=(*_ends(shape, vocabulary, dtype, tied=tied), *beside, *layer_weights),
+        weights=(*_ends(shape, vocabulary, dtype, tied=tied), *tower, *ends, *layer_weights),
         dtype=dtype.name,
         quantization=None,
-        max_context_tokens=context,
+        max_context_tokens=contexts[0],
         tied_embeddings=tied,
         warnings=tuple(_warnings(top, architecture, family, tower)),
         residual_streams=streams,
+        own_context_tokens=contexts[1],
     )
     return _quantized(model, quantization) if quantization else model
 

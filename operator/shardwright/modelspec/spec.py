@@ -187,7 +187,8 @@ class ModelSpec:
     quantization file from the weights. ``dtype`` is the type that the engine computes with (bf16,
     fp16, fp32). ``quantization`` is the config's method name (fp8, awq, gptq, mxfp4,
     compressed-tensors, ...) or None. ``max_context_tokens`` is the longest context the engine
-    accepts. ``residual_streams`` are rows of the hidden size that run side by side through the
+    accepts, ``own_context_tokens`` the one that it takes by itself (None: the same).
+    ``residual_streams`` are rows of the hidden size that run side by side through the
     layers. ``warnings`` are facts that widen the band of the prediction.
     """
 
@@ -207,6 +208,7 @@ class ModelSpec:
     warnings: tuple[str, ...] = ()
     cache_dtype: str | None = None
     residual_streams: int = 1
+    own_context_tokens: int | None = None
 
     def __hash__(self) -> int:
         """The config stands for thousands of weights, so that results can be kept per model."""

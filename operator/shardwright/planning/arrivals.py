@@ -38,6 +38,9 @@ class Prices(Protocol):
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory of a candidate."""
 
+    def lengthened(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory of a candidate at the longest request that costs nothing."""
+
     def speed(self, candidate: Candidate) -> Performance:
         """Return the latencies of a candidate; its throughput may belong to a load that is not
         offered.
@@ -72,6 +75,9 @@ class _Open:
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         return self._settled(candidate)[0].memory(candidate)
+
+    def lengthened(self, candidate: Candidate) -> ReplicaMemory:
+        return self._settled(candidate)[0].lengthened(candidate)
 
     def speed(self, candidate: Candidate) -> Performance:
         return self._settled(candidate)[1].performance

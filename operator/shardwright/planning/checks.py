@@ -9,14 +9,16 @@ from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
 from shardwright.hardware.slices import whole_resource
-from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
+from shardwright.layouts.enumerate import Barred, withheld_from
+from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace, Withheld
 from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.disk import disk_problems, too_little
 from shardwright.planning.formats import dtype_problems
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.offload import host_problems
+from shardwright.planning.offload import host_problems, too_small
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.shapes import shape_problems
@@ -66,6 +68,13 @@ class Verdict:
         return frozenset(violation.problem.code for violation in self.violations)
 
 
+def beside_gpus(model: ModelSpec, request: Request, traits: EngineTraits) -> tuple[Barred, ...]:
+    """Return which GPUs are of no use to pods for what their nodes lack beside them."""
+    over_ray = traits.options.over_ray
+    kept = too_small(request.workload.kv_offload, model, over_ray=over_ray)
+    return (kept, too_little(request.disk_bytes))
+
+
 class Judge:
     """Judges candidates of one request; a check of degrees or pool alone is made once."""
 
@@ -78,7 +87,9 @@ class Judge:
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
-        self._free: dict[str, Shelf] = {}
+        self._idle: dict[str, Pool] = {}
+        self._admitted: dict[tuple[str, Withheld], Shelf] = {}
+        self._beside = beside_gpus(model, request, traits)
 
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
@@ -153,11 +164,19 @@ class Judge:
     def _host(self, candidate: Candidate) -> Iterable[Violation]:
         wanted = self._request.workload.kv_offload
         over_ray = self._traits.options.over_ray
-        for problem in host_problems(candidate, wanted, self._model, over_ray=over_ray):
+        barred = self._barred(candidate)
+        for problem in host_problems(
+            candidate, wanted, self._model, over_ray=over_ray, barred=barred
+        ):
+            yield Violation(problem=problem)
+        for problem in disk_problems(candidate, self._request.disk_bytes) if barred else ():
             yield Violation(problem=problem)
 
     def _room(self, candidate: Candidate) -> Iterable[Violation]:
-        if candidate.placement.missing_nodes and not self._room_but_for(candidate):
+        if not candidate.placement.missing_nodes:
+            return
+        # Waiting, or nodes that are like those, help only where nothing else is lacking.
+        if not self._barred(candidate) or self._in_idle(candidate).missing_nodes:
             yield self._capacity(candidate)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
@@ -182,23 +201,33 @@ class Judge:
             )
         return self._of_pool[pool.name]
 
-    def _room_but_for(self, candidate: Candidate) -> bool:
-        """Return whether there would be room if no node were barred.
+    def _barred(self, candidate: Candidate) -> bool:
+        """Return whether the idle pool has less room for what its nodes lack beside GPUs.
 
         Spreading replicas over a label does not change that: as many have room.
         """
-        pool = candidate.pool
-        if not candidate.not_admitted:
+        pool, layout = candidate.pool, candidate.layout
+        if not candidate.placement.missing_nodes:
             return False
-        if pool.name not in self._free:
-            self._free[pool.name] = Shelf(pool)
-        return not self._free[pool.name].place(candidate.layout).missing_nodes
+        if pool.name not in self._idle:
+            self._idle[pool.name] = pool.idle()
+        idle = self._idle[pool.name]
+        withheld = withheld_from(idle, layout, self._beside)
+        if not withheld:
+            return False
+        if (pool.name, withheld) not in self._admitted:
+            self._admitted[pool.name, withheld] = Shelf(idle.without(dict(sorted(withheld))))
+        admitted = self._admitted[pool.name, withheld].place(layout)
+        return admitted.missing_nodes > self._in_idle(candidate).missing_nodes
 
-    def _capacity(self, candidate: Candidate) -> Violation:
+    def _in_idle(self, candidate: Candidate) -> Placement:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        return capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
+        return self._empty[pool.name].place(candidate.layout)
+
+    def _capacity(self, candidate: Candidate) -> Violation:
+        return capacity_violation(candidate, self._in_idle(candidate))
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:

@@ -20,7 +20,7 @@ from shardwright.costs.workload import KvOffload
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
 from shardwright.layouts.enumerate import Barred, none_barred
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, Layout, Withheld
 from shardwright.layouts.placing import Spread
 from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB, format_bytes
@@ -127,7 +127,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         return none_barred
     pod_bytes = wanted.pod_bytes
 
-    def not_admitted(pool: Pool, layout: Layout) -> frozenset[str]:
+    def withheld(pool: Pool, layout: Layout) -> Withheld:
         nodes = Spread.of(layout, pool.gpus_per_node).nodes
         shape = PodShape.of(layout, nodes, wanted, over_ray=over_ray)
         enough = {
@@ -137,13 +137,13 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
             if size is not None
         }
         return frozenset(
-            node.name
+            (node.name, node.gpus)
             for node in pool.nodes
             # Many nodes of a dump do not state it.
             if node.host_bytes is not None and not enough[node.host_bytes]
         )
 
-    return not_admitted
+    return withheld
 
 
 def barred_nodes(
@@ -153,9 +153,11 @@ def barred_nodes(
     if wanted is None or wanted.pod_bytes is None:
         return
     for node in candidate.pool.nodes:
-        if node.name not in candidate.not_admitted or not node.free:
+        if not node.free or node.host_bytes is None:
             continue
-        room = _room_of(candidate, node.host_bytes or 0, wanted, model, over_ray=over_ray)
+        room = _room_of(candidate, node.host_bytes, wanted, model, over_ray=over_ray)
+        if room >= wanted.pod_bytes:
+            continue
         problem = Problem(
             code="NodeMemoryTooSmall",
             what=f"{format_bytes(room)} of memory left for the K/V of a pod",
@@ -210,10 +212,15 @@ def host_cache(
 
 
 def host_problems(
-    candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
+    candidate: Candidate,
+    wanted: KvOffload | None,
+    model: ModelSpec,
+    *,
+    over_ray: bool,
+    barred: bool,
 ) -> Iterator[Problem]:
-    """Return that too few nodes have the wanted memory, or that a pod's engines get less than a GiB
-    each.
+    """Return that too few nodes have the wanted memory (if nodes are ``barred``), or that a pod's
+    engines get less than a GiB each.
     """
     if wanted is None or wanted.pod_bytes is None:
         return
@@ -228,11 +235,10 @@ def host_problems(
             remedy="raise it, or say Auto",
             path=PATH,
         )
-    if not (candidate.not_admitted and candidate.placement.missing_nodes):
+    rooms = _rooms(candidate, wanted, model, over_ray=over_ray) if barred else ()
+    room = max((room for room in rooms if room < wanted.pod_bytes), default=None)
+    if room is None:
         return
-    nodes = [node for node in candidate.pool.nodes if node.name in candidate.not_admitted]
-    most = max(node.host_bytes or 0 for node in nodes)
-    room = _room_of(candidate, most, wanted, model, over_ray=over_ray)
     yield Problem(
         code="HostMemoryTooSmall",
         what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
@@ -242,3 +248,12 @@ def host_problems(
         remedy="lower it, or say Auto",
         path=PATH,
     )
+
+
+def _rooms(
+    candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
+) -> Iterator[int]:
+    sizes = {node.host_bytes for node in candidate.pool.nodes}
+    for size in sizes:
+        if size is not None:
+            yield _room_of(candidate, size, wanted, model, over_ray=over_ray)

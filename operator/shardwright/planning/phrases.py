@@ -38,6 +38,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ComputeDomainUnavailable": "join nodes by NVLink, for which no ComputeDomain is served",
         "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
         "DraftExcludesAttentionData": "use attention data parallelism beside a draft model",
+        "DiskTooSmall": "download more than the local disk of a node holds",
         "DraftExcludesContext": "share the K/V cache among the ranks beside a drafter",
         "DraftExcludesPipeline": "use pipeline stages beside a drafter",
         "DraftNotDivisible": "do not divide the drafter",

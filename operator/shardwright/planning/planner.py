@@ -12,6 +12,7 @@ from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning import disk
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.capabilities import (
     Answered,
@@ -21,13 +22,14 @@ from shardwright.planning.capabilities import (
     sentence,
     with_capability,
 )
-from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import keeps_up, settled
 from shardwright.planning.deployability import in_reach, not_yet
+from shardwright.planning.drain import drain_seconds
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
-from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
+from shardwright.planning.offload import HostCache, barred_nodes, host_cache
 from shardwright.planning.remedies import PlannerQuestion
 from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
@@ -83,10 +85,9 @@ def consider(
     """
     judge = Judge(model, request, traits, prices)
     scale = Scale.of(request, inventory, takes_first=traits.support.takes_first)
-    wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
     scope = SearchScope(
-        not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray),
+        withheld=beside_gpus(model, request, traits),
         numbers=Fewest(judge=judge, scale=scale),
         most=most_instances(request),
     )
@@ -188,11 +189,8 @@ def _beside_more(
     pay.
     """
     judge, scale = considered.judge, considered.scale
-    wanted = considered.request.workload.kv_offload
     scope = SearchScope(
-        not_admitted=too_small(
-            wanted, considered.model, over_ray=considered.traits.options.over_ray
-        ),
+        withheld=beside_gpus(considered.model, considered.request, considered.traits),
         numbers=More.beside(ranked, judge, scale),
         most=most_instances(considered.request),
     )
@@ -216,7 +214,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     care = warnings(inventory, best, request, considered.model, considered.traits)
     return Report(
         outcome=replace(
-            _plan(best, considered.traits, scale, why),
+            _plan(best, considered, why),
             warnings=care,
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
@@ -255,7 +253,8 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
     more = barred_nodes(
         best.candidate, wanted, considered.model, over_ray=considered.traits.options.over_ray
     )
-    return replace(inventory, excluded=(*inventory.excluded, *more))
+    fuller = disk.barred_nodes(best.candidate, considered.request.disk_bytes)
+    return replace(inventory, excluded=(*inventory.excluded, *more, *fuller))
 
 
 def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
@@ -292,12 +291,11 @@ def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | 
     return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
-def _plan(
-    best: FeasibleCandidate, traits: EngineTraits, scale: Scale, why: tuple[str, ...]
-) -> Plan:
-    candidate, estimate = best.candidate, best.estimate
+def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...]) -> Plan:
+    """Only a chosen layout is lengthened: none is chosen for requests that nobody sends."""
+    candidate, estimate, request = best.candidate, best.estimate, considered.request
+    memory = considered.judge.prices.lengthened(candidate)
     pool, placement = candidate.pool, candidate.placement
-    drafts = bool(scale.request.workload.draft_choices)
     return Plan(
         layout=candidate.layout,
         pool=pool.name,
@@ -309,25 +307,27 @@ def _plan(
         gpus_per_node=placement.gpus_per_node,
         tensor_link=placement.tensor_link.name if placement.tensor_link else "",
         pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
-        stages=estimate.stages,
-        kv_tokens=estimate.kv_tokens * candidate.layout.attention_data,
-        max_model_len=estimate.max_model_len,
+        stages=memory.stages,
+        kv_tokens=memory.kv_tokens * candidate.layout.attention_data,
+        max_model_len=memory.limits.model_len,
         max_sequences=estimate.max_sequences,
         max_batched_tokens=estimate.max_batched_tokens,
-        memory_utilization=traits.memory.memory_utilization,
+        memory_utilization=considered.traits.memory.memory_utilization,
         load_bytes_per_node=estimate.load_bytes_per_node,
         performance=estimate.performance,
         carries_load=best.carries_load,
         reasons=why,
-        undeployable=not_yet(candidate, deploy=scale.request.deploy),
+        undeployable=not_yet(candidate, deploy=request.deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
         rdma=candidate.rdma_devices,
         compute_domain=candidate.needs_compute_domain,
-        uncounted=traits.options.told.uncounted,
-        gpu_price=scale.price(pool),
-        draft_tokens=estimate.draft_tokens if drafts else 0,
+        uncounted=considered.traits.options.told.uncounted,
+        gpu_price=considered.scale.price(pool),
+        draft_tokens=estimate.draft_tokens if request.workload.draft_choices else 0,
         claimed=pool.claimed,
         capacity=estimate.capacity,
+        disk_bytes=disk.request_bytes(candidate, request.disk_bytes),
+        drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
     )

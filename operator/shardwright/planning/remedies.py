@@ -75,7 +75,7 @@ def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
 
 
 def _shorter(load: Workload, kv_tokens: int) -> str:
-    if load.shortest_model_len is None and load.input_tokens + load.output_tokens <= kv_tokens:
+    if load.open_model_len is None and load.input_tokens + load.output_tokens <= kv_tokens:
         return f"lower maxModelLen to {kv_tokens:,}"
     if kv_tokens < 2:  # noqa: PLR2004 - one token in and one out
         return ""

@@ -111,6 +111,8 @@ class Plan:
     ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
     offered). ``missing`` is how many groups are wanted beside these and have no place: it predicts
     what these do alone. ``enough`` is what would carry a rate that this plan does not.
+    ``drain_seconds`` is what running requests get to finish, ``disk_bytes`` the local disk that a
+    pod requests for its downloads (0: not planned).
     """
 
     layout: Layout
@@ -149,6 +151,8 @@ class Plan:
     capacity: float | None = None
     missing: int = 0
     enough: Enough | None = None
+    drain_seconds: int = 0
+    disk_bytes: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

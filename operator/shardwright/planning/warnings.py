@@ -48,7 +48,7 @@ def warnings(
     """
     return (
         *_tight(best),
-        *_lowered(best, request, traits),
+        *_lowered(best, traits),
         *_lighter(best, model, traits),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
@@ -90,13 +90,8 @@ def _tight(best: FeasibleCandidate) -> Iterator[str]:
         )
 
 
-def _lowered(best: FeasibleCandidate, request: Request, traits: EngineTraits) -> Iterator[str]:
-    estimate, asked = best.estimate, request.workload.max_model_len
-    if estimate.max_model_len < asked:
-        yield (
-            f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
-            "tokens: that is what K/V holds"
-        )
+def _lowered(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
+    estimate = best.estimate
     # The user's own limit was not lowered by us.
     told, ours = traits.options.told, traits.batching
     if (told.sequences is None and estimate.max_sequences < ours.max_sequences) or (

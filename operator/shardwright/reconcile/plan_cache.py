@@ -90,8 +90,19 @@ def _key(subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]) -
     return (
         _question(subject),
         quotas,
+        _short_of_disk(inventory, subject.request.disk_bytes),
         stock_of(inventory, space.replicas or most_instances(subject.request)),
         host,
+    )
+
+
+def _short_of_disk(inventory: Inventory, pod_bytes: int) -> tuple[Any, ...]:
+    """Return the nodes whose disk may matter to the choice: few, in most clusters none."""
+    return tuple(
+        (node.name, node.disk_bytes, node.free)
+        for pool in inventory.pools
+        for node in pool.nodes
+        if pod_bytes and node.disk_bytes is not None and node.disk_bytes < pod_bytes * node.gpus
     )
 
 

@@ -45,9 +45,6 @@ ENDPOINT_SECONDS: Final = 5
 engine-measurements.md 5.6.
 """
 
-DRAIN_SECONDS: Final = 60
-"""What running requests get to finish when a group is stopped; assumed."""
-
 SHUTDOWN_SECONDS: Final = 10
 """``--shutdown-timeout``: what SIGTERM leaves to requests that the drain did not see end; assumed.
 """
@@ -56,9 +53,6 @@ EXIT_SECONDS: Final = 30
 """From SIGTERM until a rank is gone; measured 11 to 19 s for a follower
 (engine-measurements.md 4), rounded up.
 """
-
-GRACE_SECONDS: Final = ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
-"""``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's drain."""
 
 EXECUTE_SECONDS: Final = 120
 """``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone;
@@ -104,9 +98,13 @@ limit may count it. Source: NVIDIA's description of the NUMA mode of such platfo
 On other nodes of the architecture the limit is higher than it need be.
 """
 
-CPUS_BASE: Final = 1
 CPUS_PER_WORKER: Final = 1
-"""Cores that busy loops of the engine core and of each worker keep; assumed."""
+CPUS_PER_ENGINE: Final = 1
+CPUS_PER_FURTHER_SERVER: Final = 1
+"""Cores that busy loops of each worker and of each engine core keep, and an API server for every
+engine beyond the first, with whose core the first shares; assumed, vLLM 0.33 starts as many servers
+as engines. No pod requests more than three cores for a GPU: the smallest cloud nodes have four.
+"""
 
 
 FILE_BYTES_PER_FP8_BYTE: Final = 2
@@ -197,6 +195,16 @@ def _start_budget(
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 
 
+def grace_seconds(drain: int) -> int:
+    """Return ``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's
+    drain.
+
+    >>> grace_seconds(60)
+    105
+    """
+    return ENDPOINT_SECONDS + drain + SHUTDOWN_SECONDS + EXIT_SECONDS
+
+
 def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
     """Return the bytes a node loads, of the ``whole`` model, before the engine ``quantizes``."""
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
@@ -229,24 +237,33 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
     )
 
 
-def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
-    """Return a pod's request for local disk and its limit, by its downloads and its user's folders.
+def disk_request_bytes(downloaded_bytes: int) -> int:
+    """Return a pod's request for local disk in whole GiB, nothing if it downloads nothing.
 
-    The request is a stated 0, because a limit alone would be requested: the plan chose the node by
-    its GPUs, and the disk that the kubelet counts there is often not the actual one.
+    >>> disk_request_bytes(16 * 10**9) / GIB, disk_request_bytes(0)
+    (17.0, 0)
     """
+    return ceil((downloaded_bytes + DISK_BASE_BYTES) / GIB) * GIB if downloaded_bytes else 0
+
+
+def disk_limit_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> int:
+    """Return a pod's limit of local disk, by its downloads and its user's folders."""
     return (
-        0,
         DISK_BASE_BYTES
         + DISK_SPARE_BYTES
         + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes
-        + scratch_bytes,
+        + scratch_bytes
     )
 
 
-def cpus(workers: int) -> int:
-    """Return the cores to request for a pod of ``workers`` ranks."""
-    return CPUS_BASE + workers * CPUS_PER_WORKER
+def cpus(workers: int, engines: int = 1) -> int:
+    """Return the cores to request for a pod of ``workers`` ranks, dealt out to so many engines.
+
+    >>> cpus(1), cpus(8), cpus(8, engines=8)
+    (2, 9, 23)
+    """
+    servers = (engines - 1) * CPUS_PER_FURTHER_SERVER
+    return workers * CPUS_PER_WORKER + engines * CPUS_PER_ENGINE + servers
 
 
 def quantity(count: int) -> str:

@@ -263,6 +263,7 @@ class ServingOptions:
     over_ray: bool = False  # Ray joins the ranks of groups of several pods
     silence_seconds: int = 0  # 0: tokens are not watched
     idle_seconds: int = 0
+    drain_seconds: int | None = None  # None: as the plan's answers need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,17 @@ ASKED_HASH: Final = "shardwright.io/asked-hash"
 """
 
 _SAID_OR_ABSENT: Final = frozenset(
-    {"claimed", "draft_tokens", "gpu_price", "host_cache", "mig_profile", "numbers", "uncounted"}
+    {
+        "claimed",
+        "disk_bytes",
+        "drain_seconds",
+        "draft_tokens",
+        "gpu_price",
+        "host_cache",
+        "mig_profile",
+        "numbers",
+        "uncounted",
+    }
 )
 """Fields of a plan that hashes leave out where they say nothing. Each new field is one, or all
 plans of record would have another hash.

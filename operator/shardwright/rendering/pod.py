@@ -15,6 +15,7 @@ from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
 from shardwright.engines.serving import Serving, Start, attention_replicas_per_pod
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
+from shardwright.planning import drain
 from shardwright.planning.report import Plan
 from shardwright.rendering import (
     budgets,
@@ -91,7 +92,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         times=ScriptTimes(
             # The engine gives up within its own budget and says why; the script waits longer, so
             # that this message is not lost.
-            start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS
+            start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS,
+            drain_seconds=_drain_seconds(plan, deployment),
         ),
         tokens=TokenWatch(
             silence_seconds=deployment.serving.silence_seconds,
@@ -131,6 +133,12 @@ def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     """Return the seconds in which a group with nodes must be ready, image and weights included."""
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
+
+
+def _drain_seconds(plan: Plan, deployment: Deployment) -> int:
+    stated = deployment.serving.drain_seconds
+    # A plan that was kept without one has pods with the least.
+    return (plan.drain_seconds or drain.LEAST_SECONDS) if stated is None else stated
 
 
 def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> budgets.StartBudget:
@@ -174,7 +182,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
-        "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
+        "terminationGracePeriodSeconds": budgets.grace_seconds(_drain_seconds(plan, deployment)),
         "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment)],
         "volumes": _volumes(plan, deployment),

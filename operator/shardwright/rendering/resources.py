@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.costs.host import host_memory_bytes
+from shardwright.engines.engine import ENGINES
 from shardwright.hardware.untrusted import whole_bytes
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, gpu_claims, network, own_volumes, ray
@@ -31,13 +32,18 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     requests, limits = _bounds(plan, deployment)
     claimed = gpu_claims.names_of(plan)
     claims = {"claims": [{"name": name} for name in claimed]} if claimed else {}
-    cpu = deployment.pods.cpu or str(budgets.cpus(workers))
+    cpu = deployment.pods.cpu or str(budgets.cpus(workers, _engines(plan, deployment)))
     return {
         "requests": {"cpu": cpu, **requests, **devices},
         # The API server takes an extended resource only where its limit is its request.
         "limits": {**devices, **limits},
         **claims,
     }
+
+
+def _engines(plan: Plan, deployment: Deployment) -> int:
+    replicas = max(1, plan.layout.attention_data // plan.nodes_per_replica)
+    return replicas if ENGINES[deployment.engine].engine_per_replica else 1
 
 
 def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
@@ -109,7 +115,11 @@ def admitted(
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
     workers = workers_per_pod(plan)
-    memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    memory = host_memory_bytes(
+        workers,
+        over_ray=ray.joins(plan, deployment),
+        token_numbers=plan.max_sequences * plan.max_model_len,
+    )
     return memory, budgets.host_memory_limit_bytes(
         plan, workers, request_bytes=memory, quantizes=deployment.weights.quantization is not None
     )
@@ -122,7 +132,10 @@ def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
         draft=cache.downloads_draft(deployment),
         quantizes=deployment.weights.quantization is not None,
     )
-    return budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment))
+    # Also a request of 0 is said: a limit alone would be requested.
+    return plan.disk_bytes, budgets.disk_limit_bytes(
+        downloaded, own_volumes.scratch_bytes(deployment)
+    )
 
 
 def _more(stated: str | None, kept: int) -> str | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from shardwright.costs.host import RAY_STORE_BYTES
 from shardwright.engines.engine import EngineDefinition
+from shardwright.planning.drain import LEAST_SECONDS
 from shardwright.rendering import budgets, group_token, ray, ssh
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class ScriptTimes:
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
-    drain_seconds: int = budgets.DRAIN_SECONDS
+    drain_seconds: int = LEAST_SECONDS
     shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
 
 

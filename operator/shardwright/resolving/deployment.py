@@ -128,6 +128,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         over_ray=spec.engine.executor == "Ray",
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
+        drain_seconds=spec.rollout.drain_seconds,
     )
 
 

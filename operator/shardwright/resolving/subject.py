@@ -11,10 +11,12 @@ from shardwright.api.spec import Spec
 from shardwright.api.weights import HUB, commit_of, hub_token, scheme_of
 from shardwright.errors import Problem
 from shardwright.hardware.scheduling import PodTerms
+from shardwright.hardware.untrusted import whole_bytes
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.gating import Gating, gate_of
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
+from shardwright.rendering import budgets, cache
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
 from shardwright.resolving.engine import (
@@ -94,6 +96,7 @@ def resolve(question: Question) -> Subject:
         request=replace(
             to_request(spec, model, drafter),
             file_bytes=stored.least_bytes,
+            disk_bytes=_disk_bytes(deployment, stored, draft),
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
             owner=(_stated_namespace(resource.metadata), resource.metadata.name),
@@ -125,6 +128,16 @@ def _deployment(
         cluster=replace(deployment.cluster, network_rules=rules),
         groups=replace(deployment.groups, asked=asked),
     )
+
+
+def _disk_bytes(deployment: Deployment, model: ModelSpec, draft: ModelSpec | None) -> int:
+    stated = deployment.pods.ephemeral_storage
+    if stated is not None:
+        return whole_bytes(stated)
+    downloaded = model.least_bytes if cache.downloads(deployment) else 0
+    if draft is not None and cache.downloads_draft(deployment):
+        downloaded += draft.least_bytes
+    return budgets.disk_request_bytes(downloaded)
 
 
 def _stated_namespace(metadata: Metadata) -> str:

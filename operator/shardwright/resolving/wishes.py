@@ -102,7 +102,7 @@ def _of_engine(subject: Subject) -> Iterator[Wish]:
     load, options = subject.request.workload, subject.traits.options
     default_images = ENGINES[subject.deployment.engine].releases.default_images
     set_by_user: tuple[tuple[bool, str, LeaveOut], ...] = (
-        (load.shortest_model_len is None, MODEL_LENGTH, _as_long_as_needed),
+        (load.open_model_len is None, MODEL_LENGTH, _as_long_as_needed),
         (
             load.kv_cache_dtype == "fp8",
             "spec.engine.kvCacheQuantization",
@@ -167,7 +167,7 @@ def _with_options(**changes: Any) -> LeaveOut:
 def _as_long_as_needed(asked: Subject) -> Subject:
     load = asked.request.workload
     needed = load.input_tokens + load.output_tokens
-    return _with_load(max_model_len=needed, shortest_model_len=needed)(asked)
+    return _with_load(max_model_len=needed, open_model_len=needed)(asked)
 
 
 def _without_drafts(asked: Subject) -> Subject:

@@ -6,8 +6,6 @@ where nothing else is said. The load is 2,048 + 512 tokens. Links: NVLink 4 in a
 and 400 Gb/s per GPU between nodes, PCIe 4 x16 in an L40S node, NVLink 5 over all trays of an NVL72.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from shardwright.api.request import to_request
@@ -230,23 +228,6 @@ class TestLlama8BOnOneL4:
         assert plan.performance.running_requests < 64
         assert any(
             "model.quantization FP8 would free up to 7.5 GiB" in warning
-            for warning in plan.warnings
-        )
-
-    def test_a_context_that_nobody_asked_for_is_lowered_and_said(self) -> None:
-        """The model's 131,072 tokens by default; K/V holds less beside 15 GiB of weights, and 100 +
-        100 tokens would do.
-        """
-        request = a_request(
-            concurrency=1, input_tokens=100, output_tokens=100, max_model_len=131_072
-        )
-        request = replace(request, workload=replace(request.workload, shortest_model_len=200))
-
-        plan = _plan(_report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), request))
-
-        assert 200 <= plan.max_model_len < 131_072
-        assert any(
-            warning.startswith("the longest request is lowered from 131,072 to ")
             for warning in plan.warnings
         )
 

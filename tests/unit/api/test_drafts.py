@@ -184,4 +184,4 @@ def test_requests_are_no_longer_than_the_draft_model_takes() -> None:
         "many; "
         "lower it, or use a draft model with a longer context"
     )
-    assert a_drafting_subject(short).request.workload.max_model_len == 3000
+    assert a_drafting_subject(short).request.workload.open_model_len == 3000

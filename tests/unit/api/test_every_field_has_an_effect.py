@@ -316,6 +316,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.minReadySeconds": _under("rollout", {}, {"minReadySeconds": 60}),
     "rollout.partition": _under("rollout", {}, {"partition": 1}),
     "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
+    "rollout.drainSeconds": _under("rollout", {}, {"drainSeconds": 120}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),

@@ -1,5 +1,6 @@
 """The spec as a question to the planner."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,8 +29,8 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
             input_tokens=2048,
             output_tokens=512,
             concurrency=64,
-            max_model_len=3072,
-            shortest_model_len=2560,
+            max_model_len=2560,
+            open_model_len=32768,
         ),
         objective=Objective(),
         space=SearchSpace(replicas=None),
@@ -66,16 +67,16 @@ def test_every_field_reaches_the_planner() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("input_tokens", "output_tokens", "longest"),
-    [(512, 512, 1024), (512, 513, 2048), (32_000, 700, 32_768)],
-)
-def test_the_longest_request_is_rounded_up_but_never_above_the_model(
-    input_tokens: int, output_tokens: int, longest: int
+@pytest.mark.parametrize(("input_tokens", "longest"), [(1000, 4096), (5000, 5512)])
+def test_requests_that_nobody_asked_for_end_at_the_context_that_the_engine_takes_by_itself(
+    input_tokens: int, longest: int
 ) -> None:
-    request = request_of(workload={"inputTokens": input_tokens, "outputTokens": output_tokens})
+    model = replace(MODEL, own_context_tokens=4096)
+    spec = parse_manifest(a_sharded_model(workload={"inputTokens": input_tokens})).spec
 
-    assert request.workload.max_model_len == longest
+    load = to_request(spec, model).workload
+
+    assert (load.max_model_len, load.open_model_len) == (input_tokens + 512, longest)
 
 
 def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:

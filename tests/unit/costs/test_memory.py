@@ -14,13 +14,15 @@ from shardwright.costs.limits import Limits, requests_per_replica
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
 from shardwright.costs.workload import Workload
+from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB
+from tests.support.builders_model import catalogued
 from tests.support.builders_plan import CONFIGS, a_model, vllm_traits
-from tests.support.held_memory import replica_memory
+from tests.support.held_memory import longest_memory, replica_memory
 
 DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
@@ -161,23 +163,100 @@ def test_batches_shrink_until_the_load_is_carried() -> None:
     assert memory.running(7) == 7
 
 
-def test_a_length_that_nobody_asked_for_is_lowered_before_a_layout_is_refused() -> None:
-    load = Workload(
-        input_tokens=30000,
-        output_tokens=1000,
-        concurrency=1,
-        max_model_len=61440,
-        shortest_model_len=31000,
-    )
-    memory = _memory("llama-8b", Layout(), "L4-24GB", load)
+SHORT = Workload(input_tokens=200, output_tokens=56, concurrency=1, max_model_len=256)
 
-    assert memory.starts
-    assert not memory.tight
-    assert 31000 <= memory.limits.model_len < 61440
-    assert (
-        memory.stages[0].kv_cache_bytes - memory.stages[0].band_bytes
-        >= memory.stages[0].request_bytes
+
+def _lengthened(
+    model: ModelSpec, gpu: str, load: Workload, version: str = "0.33.0"
+) -> tuple[ReplicaMemory, ReplicaMemory]:
+    """Return the memory at the length that a load needs, and at the one that it takes."""
+    row = load_gpus()[gpu]
+    device = Device(gpu=row, joined_gpus=row.scale_up_gpus)
+    found, longer = (
+        held(model, Layout(), device, load, traits(version))
+        for held in (replica_memory, longest_memory)
     )
+    return found, longer
+
+
+def test_a_longest_request_that_nobody_asked_for_is_as_long_as_k_v_surely_holds() -> None:
+    _, longer = _lengthened(a_model(), "L4-24GB", replace(SHORT, open_model_len=131072))
+
+    (stage,), (more,) = longer.stages, _at(longer, longer.limits.model_len + 1024)
+    assert longer.limits.model_len % 1024 == 0
+    assert 256 < longer.limits.model_len < 131072
+    assert stage.kv_cache_bytes - stage.band_bytes >= stage.request_bytes
+    assert more.tight
+
+
+def _at(memory: ReplicaMemory, length: int) -> tuple[StageMemory, ...]:
+    """Return what Llama 8B on an L4 holds at another length."""
+    _, other = _lengthened(
+        a_model(), "L4-24GB", replace(SHORT, input_tokens=length - 56, max_model_len=length)
+    )
+    assert other.limits == replace(memory.limits, model_len=length)
+    return other.stages
+
+
+def test_the_longest_request_ends_at_the_model_even_between_two_steps() -> None:
+    _, longer = _lengthened(a_model(), "H100-SXM-80GB", replace(SHORT, open_model_len=100_000))
+
+    assert longer.limits.model_len == 100_000
+
+
+def test_a_longest_request_that_somebody_asked_for_stays() -> None:
+    found, longer = _lengthened(a_model(), "H100-SXM-80GB", SHORT)
+
+    assert longer == found
+
+
+def test_what_is_tight_is_not_made_tighter() -> None:
+    gpu = "L4-24GB"
+    most = _lengthened(a_model(), gpu, replace(SHORT, open_model_len=131072))[1].limits.model_len
+    near = replace(SHORT, input_tokens=most + 1024, max_model_len=most + 1080)
+
+    found, longer = _lengthened(a_model(), gpu, replace(near, open_model_len=131072))
+
+    assert found.tight
+    assert longer == found
+
+
+def test_buffers_for_the_longest_request_leave_room_for_every_request_of_the_load() -> None:
+    """Attention that selects reserves 5,760 bytes for each token of the longest request, so the
+    last request of the load keeps it short.
+    """
+    model = _selecting()
+    load = replace(LOAD, max_model_len=2560, open_model_len=131072, concurrency=4096)
+    found, longer = _lengthened(model, "H200-SXM-141GB", load)
+    free, widest = _lengthened(model, "H200-SXM-141GB", replace(load, concurrency=1))
+
+    assert found.running(4096) == longer.running(4096) < 4096
+    assert longer.limits.model_len < widest.limits.model_len == 131072
+    assert (
+        widest.stages[0].activations_bytes - free.stages[0].activations_bytes
+        == (131072 - 2560) * 5 * 576 * 2
+    )
+
+
+def _selecting() -> ModelSpec:
+    model = catalogued("deepseek-ai/DeepSeek-V2-Lite")
+    selecting = tuple(
+        replace(layer, attention=replace(layer.attention, selected_tokens=2048, index_dim=128))
+        for layer in model.layers
+        if isinstance(layer.attention, LatentAttention)
+    )
+    return replace(model, layers=selecting, config_hash="selecting")
+
+
+@pytest.mark.parametrize(("needed", "longest"), [(256, 2048), (20_000, 20_000), (40_000, 98_304)])
+def test_an_engine_that_takes_prompts_whole_takes_none_longer_than_its_batch(
+    needed: int, longest: int
+) -> None:
+    load = replace(SHORT, input_tokens=needed - 56, max_model_len=needed, open_model_len=98_304)
+
+    _, longer = _lengthened(a_model(), "A100-SXM4-80GB", load, "0.6.3")
+
+    assert longer.limits.model_len == longest
 
 
 def test_a_request_that_fits_by_less_than_the_band_is_tight() -> None:

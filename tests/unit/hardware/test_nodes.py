@@ -449,6 +449,19 @@ class TestState:
         assert facts(a_node("x")).architecture == "amd64"
         assert facts(a_node("x", labels={"kubernetes.io/arch": "arm64"})).architecture == "arm64"
 
+    def test_a_node_that_does_not_say_has_the_architecture_of_the_board_of_its_gpus(self) -> None:
+        node = a_node("x", "NVIDIA-GB200", gpus=4)
+        said = facts(node).architecture
+        del node["metadata"]["labels"]["kubernetes.io/arch"]
+        assert (said, facts(node).architecture) == ("amd64", "arm64")
+
+    @pytest.mark.parametrize(("size", "disk"), [("100Gi", 100 * GIB), ("much", None), (None, None)])
+    def test_local_disk_is_what_pods_may_request_of_it(
+        self, size: str | None, disk: int | None
+    ) -> None:
+        stated = {} if size is None else {"ephemeral-storage": size}
+        assert facts(a_node("x", allocatable=stated)).disk_bytes == disk
+
 
 class TestChange:
     @pytest.fixture

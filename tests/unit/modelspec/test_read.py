@@ -212,6 +212,23 @@ def test_the_longest_context_is_what_vllm_derives(
     assert a_small_model(rope_scaling=rope).max_context_tokens == tokens
 
 
+@pytest.mark.parametrize(
+    ("rope", "tokens"),
+    [
+        ({"type": "longrope"}, 4096),
+        ({"type": "su"}, 4096),
+        ({"rope_type": "llama3", "factor": 8.0}, None),
+        (None, None),
+    ],
+)
+def test_an_engine_takes_the_context_of_the_training_where_rope_has_two_sets(
+    rope: dict[str, object] | None, tokens: int | None
+) -> None:
+    model = a_small_model(rope_scaling=rope, original_max_position_embeddings=4096)
+
+    assert (model.max_context_tokens, model.own_context_tokens) == (8192, tokens)
+
+
 def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
     config = a_config()
     turned = dict(reversed(config.items()))

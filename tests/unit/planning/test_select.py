@@ -68,6 +68,9 @@ class _Known:
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
 
+    def lengthened(self, candidate: Candidate) -> ReplicaMemory:
+        return self.memory(candidate)
+
     def speed(self, candidate: Candidate) -> Performance:
         return self.estimate(candidate).performance
 

@@ -15,7 +15,7 @@ from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import DraftMethod
 from shardwright.planning.report import Plan
-from shardwright.rendering.bundle import of_kind
+from shardwright.rendering.bundle import Bundle, of_kind
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -38,6 +38,7 @@ from shardwright.rendering.hashing import (
     plan_hash,
     template_hash,
 )
+from shardwright.rendering.objects import asked_of
 from shardwright.rendering.render import render
 from shardwright.units import GIB
 from tests.support.builders_deployment import (
@@ -529,14 +530,42 @@ def test_the_start_up_budget_is_spelled_out() -> None:
 
 
 def test_a_rank_has_time_to_drain_before_it_is_killed() -> None:
-    bundle = render(a_plan(), a_deployment())
+    bundle = render(a_plan(drain_seconds=120), a_deployment())
     engine = engine_of(bundle)
     words = engine["args"]
-    assert pod_of(bundle)["terminationGracePeriodSeconds"] == 105
+    assert pod_of(bundle)["terminationGracePeriodSeconds"] == 5 + 120 + 10 + 30
+    assert "SECONDS < 125" in _drain_script(bundle)
     assert words[words.index("--shutdown-timeout") + 1] == "10"
     assert engine["lifecycle"] == {
         "preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}
     }
+
+
+def _drain_script(bundle: Bundle) -> str:
+    return next(
+        str(item["data"]["drain.sh"])
+        for item in of_kind(bundle.objects, "ConfigMap")
+        if "drain.sh" in item["data"]
+    )
+
+
+def test_a_drain_that_somebody_states_is_rendered_whatever_the_answers_need() -> None:
+    bundle = render(a_plan(drain_seconds=120), a_deployment(drain_seconds=1200))
+
+    assert pod_of(bundle)["terminationGracePeriodSeconds"] == 1245
+    assert "SECONDS < 1205" in _drain_script(bundle)
+
+
+def test_another_drain_asks_for_no_other_pods_of_a_group_that_runs() -> None:
+    """Its template is written and comes with the next restart (ADR 15)."""
+    plans = (a_plan(), a_plan(drain_seconds=960))
+    marks = [
+        asked_of(plan, a_deployment(asked="spec", drain_seconds=stated), 0)
+        for plan in plans
+        for stated in (None, 1200)
+    ]
+
+    assert len(set(marks)) == 1
 
 
 def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> None:
@@ -811,6 +840,8 @@ def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     plan = a_plan()
     later = (
         "claimed",
+        "disk_bytes",
+        "drain_seconds",
         "draft_tokens",
         "gpu_price",
         "host_cache",

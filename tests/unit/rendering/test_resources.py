@@ -47,6 +47,53 @@ def containers(deployment: Deployment, plan: Plan | None = None) -> list[dict[st
     return [*pod.get("initContainers", ()), *pod["containers"]]
 
 
+@pytest.mark.parametrize(
+    ("layout", "nodes", "cores"),
+    [
+        (Layout(), 1, "2"),
+        (Layout(tensor=8), 1, "9"),
+        (Layout(attention_data=8, expert=8), 1, "23"),
+        (Layout(tensor=4, attention_data=4, expert=16), 2, "11"),
+        (Layout(tensor=8, attention_data=2, expert=16), 2, "9"),
+    ],
+)
+def test_cores_follow_the_workers_the_engines_and_their_servers_of_a_pod(
+    layout: Layout, nodes: int, cores: str
+) -> None:
+    found = engine_of(render(a_plan_of(layout, nodes), a_deployment()))["resources"]["requests"]
+    assert found["cpu"] == cores
+
+
+def test_ranks_of_one_engine_need_cores_for_one_engine() -> None:
+    plan = a_plan_of(Layout(attention_data=8, expert=8))
+
+    assert engine_of(render(plan, a_trtllm_deployment()))["resources"]["requests"]["cpu"] == "9"
+
+
+def test_memory_is_requested_for_the_tokens_of_requests_that_may_be_very_long() -> None:
+    """A worker's table has 4 bytes for each: 1,024 requests of 262,144 tokens are in its reserve."""
+    usual, long = (
+        bounds(a_small_plan(max_sequences=1024, max_model_len=length), a_deployment(), "requests")[
+            0
+        ]
+        for length in (262_144, 1_048_576)
+    )
+    assert (usual, long) == ("9728Mi", "12800Mi")
+
+
+def test_pods_request_the_disk_that_is_planned_for_them_unless_somebody_states_it() -> None:
+    planned = a_small_plan(disk_bytes=17 * GIB)
+    found = [
+        bounds(plan, deployment, "requests")[1]
+        for plan, deployment in (
+            (planned, a_deployment()),
+            (planned, a_deployment(ephemeral_storage="40Gi")),
+            (a_small_plan(), a_deployment()),
+        )
+    ]
+    assert found == ["17Gi", "40Gi", "0"]
+
+
 @pytest.mark.parametrize("case", DEPLOYMENTS)
 def test_no_container_writes_to_its_image(case: str) -> None:
     assert all(

@@ -71,6 +71,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             ),
             silence_seconds=90,
             idle_seconds=15,
+            drain_seconds=240,
             arguments={"dtype": "bfloat16", "seed": 7},
             over_ray=True,
             environment=(("NCCL_DEBUG", "WARN"),),
