@@ -120,3 +120,10 @@ def test_the_number_of_replicas_alone_keeps_the_cut() -> None:
 
     assert one.input_hash != two.input_hash
     assert one.cut_hash == two.cut_hash
+
+
+def test_a_load_is_planned_anew_and_asks_for_no_other_pods() -> None:
+    one, other = a_subject(), a_subject(workload={"requestsPerSecond": 50, "inputTokens": 100})
+
+    assert one.cut_hash != other.cut_hash
+    assert one.deployment.groups.asked == other.deployment.groups.asked
