@@ -93,7 +93,7 @@ class Rollout(Part):
     min_groups: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1,
         description="Groups that must have a place before the first one starts; what has a place "
-        "of more runs, and the rest waits in line. From spec.replicas on it means all or none. "
+        "of more runs, and the rest waits in line. From spec.replicas on it means all or nothing. "
         "Groups that run are kept, however few they become.",
     )
     partition: Annotated[int, Field(ge=0, le=1000)] = Field(

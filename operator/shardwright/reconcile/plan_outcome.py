@@ -87,22 +87,32 @@ def current_plan(
     answer = _answered(snapshot, derived, subject, choice)
     if not isinstance(answer, Replanned):
         return answer
-    planned = _of_answer(derived, subject, answer, stale)
-    # Before it is written: a plan of which the quota admits no pod kept all GPUs of a cluster (ADR
-    # 13).
-    if planned.record != record and (
-        why := not_admitted(snapshot, derived, subject, planned.record)
-    ):
-        stands = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
-        part = _admitted_part(snapshot, derived, subject, choice, planned.record)
-        if isinstance(part, Ask | Problem):
-            return part
-        planned = (
-            replace(_of_answer(derived, subject, part, stale), not_admitted=why) if part else stands
-        )
+    planned = _within_quotas(
+        snapshot, derived, subject, choice, _of_answer(derived, subject, answer, stale)
+    )
+    if not isinstance(planned, CurrentPlan):
+        return planned
     # A new plan was made on free GPUs: only the existing one can lack them.
     unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(snapshot, derived, subject, replace(planned, unplaced=unplaced))
+
+
+def _within_quotas(
+    snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice, planned: CurrentPlan
+) -> CurrentPlan | Ask | Problem:
+    # Before it is written: a plan whose pods no quota admits kept all GPUs of a cluster (ADR 13).
+    record = derived.record
+    if planned.record == record or not (
+        why := not_admitted(snapshot, derived, subject, planned.record)
+    ):
+        return planned
+    part = _admitted_part(snapshot, derived, subject, choice, planned.record)
+    if isinstance(part, Ask | Problem):
+        return part
+    stale = _fault(derived, record) or _no_room(snapshot, derived, subject)
+    stands = CurrentPlan(record=record, report=planned.report, stale=stale)
+    admitted = _of_answer(derived, subject, part, stale) if part else stands
+    return replace(admitted, not_admitted=why)
 
 
 def _admitted_part(

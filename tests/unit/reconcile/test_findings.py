@@ -103,7 +103,7 @@ def test_a_group_that_waits_where_it_was_for_another_place_keeps_the_others_from
     )
 
 
-def test_that_a_model_was_partly_placed_goes_from_its_status_when_it_is_whole() -> None:
+def test_a_model_that_is_whole_again_has_no_word_of_being_partly_placed_in_its_status() -> None:
     lacks = NoPlan(problem=PROBLEM, heals_by_itself=True)
     before = build_status(
         (), found(decision=decided(READY), wanted=2, placed=1, lacks=lacks), None, {}, NOON
