@@ -1,5 +1,6 @@
 """Options, plugins and markers of the whole suite."""
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,9 @@ from xdist.scheduler import LoadFileScheduling
 from tests.support.spreading import LongestFirst
 
 pytest_plugins = ["tests.harness.plugin", "tests.support.cpu_cap"]
+
+# No test asks the public hub: those that ask one serve it themselves, and say so.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 # A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so
 # that a change is judged by

@@ -12,7 +12,7 @@ local function is(name)
   return found[name] ~= nil and found[name].status == "True"
 end
 local health = "Progressing"
-if is("Ready") then
+if is("Ready") and not is("Reconciling") then
   health = "Healthy"
 elseif is("Stalled") or is("Degraded") then
   health = "Degraded"

@@ -2,7 +2,7 @@
 ``status.plan``, in the API's names; without conditions, groups or pods, which only a cluster knows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,20 +10,27 @@ from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
+from shardwright.errors import Problem
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.comparison import Comparison
+from shardwright.planning.phrases import letters
+from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.sentences import without_sentence
 from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
 
 
-def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
+def plan_document(
+    subject: Subject, report: Report, comparison: Comparison | None = None
+) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
-    ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed.
+    ``reason`` is a condition's reason; ``problem`` is there if there is no plan, one that cannot be
+    deployed, or one that lacks replicas, ``without`` if leaving out fields of the user's own helps,
+    ``best`` if degrees are pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -32,9 +39,26 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
         **_engine(subject, report.outcome),
         "request": request_document(subject),
-        "reason": _reason(subject, report.outcome),
-        **_problem(report.outcome),
+        "reason": _reason(subject, report),
+        **_problem(report),
+        **_without(report.without),
         "plan": plan_status(report),
+        **({"best": _best(comparison)} if comparison else {}),
+    }
+
+
+def _best(comparison: Comparison) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's."""
+    alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
+    multiples = {
+        "cost": comparison.cost,
+        "served": comparison.served,
+        "seconds": comparison.seconds,
+    }
+    return {
+        "standing": comparison.standing.value,
+        **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
+        "plan": plan_status(alone),
     }
 
 
@@ -46,10 +70,10 @@ def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
 
 
 def explanation_document(
-    subject: Subject, report: Report, explanation: Explanation
+    subject: Subject, report: Report, explanation: Explanation, comparison: Comparison | None = None
 ) -> dict[str, Any]:
     """Return the answer with all its explanations: bytes and seconds, not rounded."""
-    document = plan_document(subject, report)
+    document = plan_document(subject, report, comparison)
     return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
 
@@ -98,7 +122,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
             },
             "statistic": objective.statistic.value,
         },
-        **({} if space.fill else {"replicas": space.replicas}),
+        **({} if space.fill or space.replicas is None else {"replicas": space.replicas}),
         **_given("parallelism", pins),
         **_given("budget", budget),
     }
@@ -134,7 +158,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    # Without ``tokens`` if the planner chooses them: then the plan has them.
+    # WithoutFields ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
@@ -155,9 +179,12 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
     return {name: given} if given else {}
 
 
-def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
-    if isinstance(outcome, NoPlan):
-        reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
+def _reason(subject: Subject, report: Report) -> str:
+    outcome, lacks = report.outcome, report.lacks
+    none = outcome if isinstance(outcome, NoPlan) else lacks
+    if none or isinstance(outcome, NoPlan):
+        heals = none is not None and none.heals_by_itself
+        reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
     elif subject.intent.plan_only:
         reason = Reason.PLAN_ONLY
     else:
@@ -165,6 +192,31 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     return reason.value
 
 
-def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
-    problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
+def _problem(report: Report) -> dict[str, Any]:
+    outcome, lacks = report.outcome, report.lacks
+    if isinstance(outcome, NoPlan):
+        problem: Problem | None = outcome.problem
+    else:
+        problem = outcome.undeployable or (lacks.problem if lacks else None)
     return {"problem": problem.document()} if problem else {}
+
+
+def _without(found: Sequence[WithoutFields]) -> dict[str, Any]:
+    return {"without": [_left_out(item) for item in found]} if found else {}
+
+
+def _left_out(found: WithoutFields) -> dict[str, Any]:
+    ratios = {"price": found.price, "output": found.output, "seconds": found.seconds}
+    compared = {} if found.gain is Benefit.FITS else {"comparedWithPlan": ratios}
+    return {
+        "fields": list(found.fields),
+        "gain": found.gain.value,
+        "layout": letters(found.layout),
+        "replicas": found.layout.replicas,
+        "gpus": found.layout.gpus,
+        "pool": found.pool,
+        "product": found.product,
+        "carriesLoad": found.carries_load,
+        **compared,
+        "message": without_sentence(found),
+    }

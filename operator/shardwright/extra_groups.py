@@ -1,11 +1,13 @@
 """Where could more groups of a plan run, with its cut, in its pool, with the pods rendered for it?
-Nodes that need other pods do not count, however free they are.
+Nodes that need other pods do not count, however free they are. And if not all groups that are
+wanted have a place: how many do?
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 from shardwright.errors import Problem
@@ -16,7 +18,7 @@ from shardwright.planning import offload
 from shardwright.planning.phrases import copies
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.planning.request import Request
+from shardwright.planning.request import Objective, Request
 from shardwright.resolving.subject import Subject
 
 _LESS_MEMORY: Final = "less memory on the nodes for K/V"
@@ -46,13 +48,27 @@ def pinned(request: Request, plan: Plan) -> Request:
     )
 
 
+def as_placed(request: Request, plan: Plan) -> Request:
+    """Return a request for just the groups of a plan under the whole load, on any nodes."""
+    asked = pinned(request, plan)
+    # Limits hold for the load of all groups that are wanted, and a part cannot keep them.
+    objective = _without_limits(asked.objective) if plan.missing else asked.objective
+    replicas = max(1, plan.layout.replicas)
+    return replace(
+        asked, objective=objective, space=replace(asked.space, replicas=replicas, fill=False)
+    )
+
+
+def _without_limits(objective: Objective) -> Objective:
+    return replace(objective, ttft_seconds=None, tpot_seconds=None)
+
+
 def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
     # ``standing`` counts the existing replicas by label value, if replicas are to be spread.
     # Limits hold for the load of all replicas, and a part cannot keep them.
-    objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
     return replace(
         request,
-        objective=objective,
+        objective=_without_limits(request.objective),
         space=replace(request.space, replicas=replicas, fill=False, standing=standing),
     )
 
@@ -66,6 +82,94 @@ def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[st
             over.count(plan.groups, (node for pool in room.pools for node in pool.nodes)).items()
         )
     )
+
+
+def what_fits(subject: Subject, inventory: Inventory, refused: Report) -> Report:
+    """Return a plan of as many groups as have a place, or ``refused``, the answer for all, if fewer
+    than ``least`` have one.
+
+    Its layout is the best for as many groups at their part of the load, so that it is the one that
+    all would have: the limits on latency are held to that. It predicts them under the whole load.
+    """
+    wanted, least = subject.intent.replicas, subject.intent.least(None)
+    # A number that is open is of those that have room.
+    if wanted is None or least >= wanted:
+        return refused
+    found: dict[int, Report] = {}
+
+    def fails(count: int) -> bool:
+        asked = _part(subject.request, count, wanted)
+        found[count] = make_plan(subject.model, inventory, asked, subject.traits)
+        return isinstance(found[count].outcome, NoPlan)
+
+    # The least first: of most models that wait none has a place, and each question is a whole plan.
+    if fails(least):
+        return refused
+    counts = range(least + 1, wanted)
+    most = least + bisect_left(counts, True, key=fails)
+    return _alone(subject, inventory, found[most], wanted - most)
+
+
+def _part(request: Request, count: int, of: int) -> Request:
+    # ``count`` replicas with the load that they would have beside all others.
+    load = request.workload
+    rate = load.requests_per_second
+    part = replace(
+        load,
+        concurrency=ceil(load.concurrency * count / of),
+        requests_per_second=None if rate is None else rate * count / of,
+    )
+    return replace(request, workload=part, space=replace(request.space, replicas=count))
+
+
+def _alone(subject: Subject, inventory: Inventory, report: Report, missing: int) -> Report:
+    if isinstance(report.outcome, NoPlan):
+        return report
+    plan = replace(report.outcome, missing=missing)
+    own = pools_of(inventory, plan)
+    more, why = places(subject, plan, own, missing)
+    plan = replace(plan, groups=(*plan.groups, *more), missing=missing - len(more))
+    return replace(predicted(subject, plan, own, plan.reasons[0]), lacks=why)
+
+
+def predicted(subject: Subject, plan: Plan, own: Inventory, why: str) -> Report:
+    """Return the report of a plan as it stands, with predictions of now where any can be made.
+
+    ``own`` are its pools, in which the GPUs of its groups count as free. ``why`` is its first
+    reason.
+    """
+    plan = replace(plan, layout=replace(plan.layout, replicas=len(plan.groups)))
+    report = make_plan(subject.model, own, as_placed(subject.request, plan), subject.traits)
+    # Missing nodes of its own may prevent a prediction, and change nothing of the plan.
+    now = plan if isinstance(report.outcome, NoPlan) else report.outcome
+    outcome = replace(
+        plan,
+        performance=now.performance,
+        carries_load=now.carries_load,
+        million_tokens_price=now.million_tokens_price,
+        capacity=now.capacity,
+        reasons=(why, *now.reasons[1:]),
+        warnings=now.warnings,
+    )
+    return replace(report, outcome=outcome)
+
+
+def places(
+    subject: Subject, plan: Plan, own: Inventory, count: int
+) -> tuple[tuple[tuple[str, ...], ...], NoPlan | None]:
+    """Return the nodes of up to ``count`` further groups of a plan, and why not of all.
+
+    ``own`` are its pools, in which the GPUs of its groups count as free.
+    """
+    found: tuple[tuple[str, ...], ...] = ()
+    # Until a round finds no further place: that round says why.
+    while len(found) < count:
+        stand = replace(plan, groups=(*plan.groups, *found))
+        outcome = most_extra(subject, stand, without(own, stand), count - len(found)).outcome
+        if isinstance(outcome, NoPlan):
+            return found, outcome
+        found += outcome.groups
+    return found, None
 
 
 def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:

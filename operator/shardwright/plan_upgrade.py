@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.extra_groups import pinned, pools_of
+from shardwright.extra_groups import as_placed, pools_of
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.hardware.prices import GpuPrice
 from shardwright.pipeline import plan_serving
@@ -54,7 +54,7 @@ def improve(
     stands = Replanned(record=record, report=record.report())
     made = plan_anew(subject, record, ground, planned)
     # A plan with fewer groups than are asked for is no better one.
-    if made.record is None or made.short or not made.record.plan.deployable:
+    if made.record is None or made.waits_for or not made.record.plan.deployable:
         return stands
     stands = replace(
         stands, anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool)
@@ -89,10 +89,8 @@ def _is_alike(one: Plan, other: Plan) -> bool:
 
 
 def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    request = pinned(subject.request, plan)
-    space = replace(request.space, replicas=plan.layout.replicas, fill=False)
     found = make_plan(
-        subject.model, pools_of(inventory, plan), replace(request, space=space), subject.traits
+        subject.model, pools_of(inventory, plan), as_placed(subject.request, plan), subject.traits
     ).outcome
     return (
         found

@@ -9,11 +9,13 @@ from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.extra_groups import (
+    as_placed,
     differences,
     extra_groups,
-    most_extra,
     pinned,
+    places,
     pools_of,
+    predicted,
     with_room,
     without,
 )
@@ -42,28 +44,56 @@ class Ground:
 
     ``held`` are existing groups whose nodes no plan of record says: those of a model without one,
     and those below the partition. If there are to be fewer groups, the ``worst`` go first, by
-    number.
+    number. ``same_pods``: groups have the pods that the spec asks for beside a plan. ``serving`` is
+    how many groups there are while any serves: no new plan ends one of these for want of room.
     """
 
     inventory: Inventory
     held: tuple[Held, ...] = ()
     worst: tuple[int, ...] = ()
+    same_pods: bool = False
+    serving: int = 0
+
+    def suffices(self, subject: Subject, plan: Plan) -> bool:
+        """Return whether a plan in place of the current one has no fewer groups than serve."""
+        return len(plan.groups) >= min(self.serving, subject.intent.wants(plan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The record that now counts and the report to show; ``short`` is why there is no room for all
-    that is asked for.
+    """The record that now counts and the report to show.
 
-    ``better`` is a plan better than the record's, ``anew`` the layout and the pool of a plan made
-    now.
+    ``short`` is why there is no plan for what is asked for, so that the record is as it was;
+    ``lacks`` is why groups are missing from the plan that there is, or are ``homeless``: by number,
+    they wait where they were for another place. ``better`` is a plan better than the record's,
+    ``anew`` the layout and the pool of a plan made now.
     """
 
     record: PlanRecord | None
     report: Report
     short: NoPlan | None = None
+    lacks: NoPlan | None = None
+    homeless: frozenset[int] = frozenset()
     better: Better | None = None
     anew: Prospect | None = None
+
+    @property
+    def waits_for(self) -> NoPlan | None:
+        """Return what the model waits in line for, or None if it does not."""
+        return self.short or self.lacks
+
+    def told(self, waits_for: NoPlan | None) -> "Replanned":
+        """Return the answer with more to say of what the model waits for."""
+        if self.short:
+            return replace(self, short=waits_for)
+        return replace(self, lacks=waits_for)
+
+    @property
+    def placed(self) -> int:
+        """Return how many groups have a place by this answer."""
+        if self.record is None or self.short:
+            return 0
+        return len(self.record.plan.groups) - len(self.homeless)
 
 
 def plan_anew(
@@ -74,10 +104,14 @@ def plan_anew(
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
-    Groups keep their nodes as far as the new plan can run there.
+    Groups keep their nodes as far as the new plan can run there, and their pods if the new plan
+    has their cut and the spec asks for no others: a load that changes only adds or drops groups.
     """
     inventory = ground.inventory
     report = planned(subject, inventory)
+    if record and ground.same_pods:
+        report = _as_it_runs(subject, record.plan, report, inventory)
+    report = _sufficing(subject, report, ground)
     if isinstance(report.outcome, Plan):
         # Without a record the groups that run are all that is known: a model that lost its record
         # moves as little as one that has it.
@@ -93,6 +127,58 @@ def plan_anew(
             ),
         )
     return _recorded(subject, record, report)
+
+
+_LIMITS: Final = (
+    "kv_tokens",
+    "max_model_len",
+    "max_sequences",
+    "max_batched_tokens",
+    "memory_utilization",
+    "host_cache",
+    "draft_tokens",
+)
+"""Fields of a plan that its engines are started with."""
+
+
+def _as_it_runs(subject: Subject, plan: Plan, report: Report, inventory: Inventory) -> Report:
+    """Return the report with the limits that the engines of ``plan`` run with, if it has their cut.
+
+    The number of groups is planned anew for these limits. If the load is not served with them, or
+    is served with others alone, the report is as it was.
+    """
+    made = report.outcome
+    if not isinstance(made, Plan) or not _runs_alike(subject, made, plan):
+        return report
+    request, told = pinned(subject.request, plan), subject.traits.options.told
+    load = replace(request.workload, max_model_len=plan.max_model_len, shortest_model_len=None)
+    told = replace(told, sequences=plan.max_sequences, batched_tokens=plan.max_batched_tokens)
+    traits = replace(subject.traits, options=replace(subject.traits.options, told=told))
+    found = make_plan(
+        subject.model, pools_of(inventory, plan), replace(request, workload=load), traits
+    ).outcome
+    if isinstance(found, NoPlan) or (made.carries_load and not found.carries_load):
+        return report
+    limits = {name: getattr(plan, name) for name in _LIMITS}
+    return replace(report, outcome=replace(found, **limits, reasons=made.reasons))
+
+
+def _runs_alike(subject: Subject, made: Plan, plan: Plan) -> bool:
+    load = subject.request.workload
+    return (
+        _shape(made) == _shape(plan)
+        and not any(differences(made, plan))
+        # Engines refuse a longer request than they were started for.
+        and load.input_tokens + load.output_tokens <= plan.max_model_len
+        and any(getattr(made, name) != getattr(plan, name) for name in _LIMITS)
+    )
+
+
+def _sufficing(subject: Subject, report: Report, ground: Ground) -> Report:
+    plan = report.outcome
+    if isinstance(plan, Plan) and report.lacks and not ground.suffices(subject, plan):
+        return replace(report, outcome=report.lacks, lacks=None)
+    return report
 
 
 def _standing(plan: Plan) -> tuple[Held, ...]:
@@ -287,8 +373,19 @@ def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
 def rescaled(
     subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Replanned:
-    """Return the plan with the number of replicas wanted now or, if they have no room, as it is."""
-    return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
+    """Return the plan with the number of replicas wanted now, as far as they have a place."""
+    report = rescale(subject, record.plan, inventory, worst)
+    if record.input_hash == subject.input_hash and _is_placed_as(report.outcome, record.plan):
+        # Predictions alone are no reason to write it anew each time that it is asked for more.
+        return Replanned(record=record, report=record.report(), lacks=report.lacks)
+    return _recorded(subject, record, report)
+
+
+def _is_placed_as(outcome: Plan | NoPlan, plan: Plan) -> bool:
+    return isinstance(outcome, Plan) and (outcome.groups, outcome.missing) == (
+        plan.groups,
+        plan.missing,
+    )
 
 
 def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground) -> Replanned:
@@ -297,14 +394,14 @@ def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Gro
     Held groups stay on their nodes as far as the plan can run there; others keep clear of those
     below the partition, as in a new plan. If not all have room, the record is as it is.
     """
-    wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
+    wanted = subject.intent.wants(plan)
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
     # Its own pool: pods are made again as they were, and they name GPUs of that kind.
     own = pools_of(ground.inventory, plan)
     stay = _staying(ground.held, ground.worst, wanted)
-    report = _restored(subject, plan, own, stay, wanted)
+    report = _sufficing(subject, _restored(subject, plan, own, stay, wanted), ground)
     if isinstance(report.outcome, Plan):
         holding = _holding(subject, (), ground.held)
         before = record.plan if record else None
@@ -318,10 +415,8 @@ def _restored(
     subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int
 ) -> Report:
     usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
-    if not usable:
-        return extra_groups(subject, plan, own, wanted)
     stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
-    return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
+    return _grown(subject, stands, own, wanted)
 
 
 def relocate(
@@ -329,22 +424,55 @@ def relocate(
 ) -> Replanned:
     """Return the plan with ``leaving`` groups elsewhere, then with the wanted number of replicas.
 
-    Existing groups come first: while some wait for a place, or if there is no room for more, the
-    record goes on answering its earlier question. If not all have room of this kind, and no group
-    stays or ``spec.replan`` lets those that stay move too, the model is planned anew.
+    Existing groups come first: while some wait for a place the record goes on answering its earlier
+    question. If not all have room of this kind, and no group stays or ``spec.replan`` lets those
+    that stay move too, the model is planned anew, where that gives all groups a place, or more of
+    them.
     """
-    plan, short = rehouse(subject, record.plan, inventory, leaving)
-    if short and (
-        len(leaving) == len(record.plan.groups) or subject.intent.replan is Replan.ALWAYS
-    ):
+    plan = record.plan
+    found, short = _elsewhere(subject, plan, inventory, leaving)
+    none_stays = len(leaving) == len(plan.groups)
+    if short and (none_stays or subject.intent.replan is Replan.ALWAYS):
         anew = plan_anew(subject, record, Ground(inventory=inventory))
-        if anew.short is None:
+        if anew.waits_for is None or (none_stays and anew.placed > len(found)):
             return anew
-    moved = replace(record, plan=plan)
-    # Existing groups come first: no new ones while some of these wait for a place.
-    if short or record.input_hash == subject.input_hash:
-        return Replanned(record=moved, report=moved.report(), short=short)
+    if short and none_stays and not found:
+        return Replanned(record=record, report=record.report(), short=short)
+    moved = replace(record, plan=_moved(plan, leaving, found))
+    if short:
+        homeless = frozenset(plan.group_numbers[index] for index in sorted(leaving)[len(found) :])
+        return Replanned(record=moved, report=moved.report(), lacks=short, homeless=homeless)
+    if record.input_hash == subject.input_hash and not plan.missing:
+        return Replanned(record=moved, report=moved.report())
     return rescaled(subject, moved, inventory)
+
+
+def with_most(record: PlanRecord, before: PlanRecord | None, most: int) -> PlanRecord:
+    """Return the record with at most so many groups, those of the record ``before`` first.
+
+    The others are missing.
+    """
+    plan, stood = record.plan, before.plan.group_numbers if before else ()
+    kept = sorted(plan.group_numbers, key=lambda number: (number not in stood, number))[:most]
+    places_of = dict(zip(plan.group_numbers, plan.groups, strict=True))
+    stay = sorted(kept)
+    fewer = _numbered(plan, stay, [places_of[number] for number in stay])
+    fewer = replace(
+        fewer, layout=replace(plan.layout, replicas=len(stay)), missing=plan.wanted - len(stay)
+    )
+    return replace(record, plan=fewer, generations=_generations(record, fewer))
+
+
+def as_admitted(
+    subject: Subject, made: Replanned, before: PlanRecord | None, inventory: Inventory, most: int
+) -> Replanned:
+    """Return the answer for at most so many groups, with predictions of these."""
+    if made.record is None or len(made.record.plan.groups) <= most:
+        return made
+    record = with_most(made.record, before, most)
+    own = pools_of(inventory, record.plan)
+    report = predicted(subject, record.plan, own, next(iter(record.plan.reasons), ""))
+    return replace(_recorded(subject, record, report), lacks=None)
 
 
 def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:
@@ -354,16 +482,19 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
         )
     made = record_of(subject, report)
     if made and record:
-        # Shorter where no group of the plan ever had a next generation.
-        least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
-        # a surge goes on under its generation
-        generations = (
-            tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ()
-        )
         # The hour since the last better plan is counted from improved_at: a new number of replicas
         # must not shorten it (ADR 24).
-        made = replace(made, generations=generations, improved_at=record.improved_at)
-    return Replanned(record=made, report=report)
+        made = replace(
+            made, generations=_generations(record, made.plan), improved_at=record.improved_at
+        )
+    return Replanned(record=made, report=report, lacks=report.lacks)
+
+
+def _generations(record: PlanRecord, plan: Plan) -> tuple[int, ...]:
+    # Shorter where no group of the plan ever had a next generation.
+    least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
+    # a surge goes on under its generation
+    return tuple(least.get(number, 0) for number in plan.group_numbers) if least else ()
 
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
@@ -373,13 +504,11 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
         pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool),
         excluded=(),
     )
-    request = pinned(subject.request, plan)
-    if request.space.fill:
-        request = replace(
-            request, space=replace(request.space, replicas=plan.layout.replicas, fill=False)
-        )
     found = make_plan(
-        subject.model, with_room(subject, plan, pools), request, subject.traits
+        subject.model,
+        with_room(subject, plan, pools),
+        as_placed(subject.request, plan),
+        subject.traits,
     ).outcome
     if (
         isinstance(found, NoPlan)
@@ -392,7 +521,8 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
 def rescale(
     subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Report:
-    """Return the plan with the wanted number of replicas; no group moves.
+    """Return the plan with the wished number of replicas, or as many as its cut needs by now, or as
+    many of these as have a place; none moves.
 
     A replica stays as it is, its engine's limits included, so that no group restarts for a new
     number; only predictions and reasons are new. Groups are dropped, the ``worst`` first, by
@@ -401,24 +531,32 @@ def rescale(
     if not plan.groups:
         return plan_serving(subject, inventory)
     own = pools_of(inventory, plan)
-    whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
-    missing = subject.intent.replicas - len(plan.groups)
-    if missing <= 0:
-        # Dropping groups needs no prediction: nodes that are away must not prevent it.
-        predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
-        stay = _staying(_standing(plan), worst, subject.intent.replicas)
-        fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
-        return _kept(whole, predicted, fewer)
-    if isinstance(whole.outcome, NoPlan):
-        return whole
-    added = extra_groups(subject, plan, without(own, plan), missing)
-    if isinstance(added.outcome, NoPlan):
-        return added
-    return _kept(
-        whole,
-        whole.outcome,
-        _numbered(plan, plan.group_numbers, (*plan.groups, *added.outcome.groups)),
-    )
+    wanted = _wanted(subject, plan, own)
+    if wanted > len(plan.groups):
+        return _grown(subject, plan, own, wanted)
+    stay = _staying(_standing(plan), worst, wanted)
+    fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
+    return predicted(subject, replace(fewer, missing=0), own, KEPT)
+
+
+def _wanted(subject: Subject, plan: Plan, own: Inventory) -> int:
+    """A number that is open is planned for the cut that there is."""
+    if subject.intent.replicas is not None:
+        return subject.intent.replicas
+    found = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits).outcome
+    return plan.wanted if isinstance(found, NoPlan) else found.layout.replicas
+
+
+def _grown(subject: Subject, plan: Plan, own: Inventory, wanted: int) -> Report:
+    more, why = places(subject, plan, own, wanted - len(plan.groups))
+    # Where fewer are of no use, none is added.
+    if why and len(plan.groups) + len(more) < subject.intent.least(plan):
+        more = ()
+    grown = _numbered(plan, plan.group_numbers, (*plan.groups, *more))
+    if why and not grown.groups:
+        return Report(outcome=why, alternatives=(), excluded=(), considered=0)
+    grown = replace(grown, missing=wanted - len(grown.groups))
+    return replace(predicted(subject, grown, own, KEPT), lacks=why)
 
 
 def rehouse(
@@ -428,24 +566,26 @@ def rehouse(
 
     Every group keeps its index, and the others stay on their nodes.
     """
-    kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
-    pools = pools_of(inventory, plan)
-    missing = len(plan.groups) - len(kept)
-    places: tuple[tuple[str, ...], ...] = ()
-    short: NoPlan | None = None
-    # Until a round finds no further place: that round says why.
-    while len(places) < missing and short is None:
-        stand = replace(plan, groups=(*kept, *places))
-        outcome = most_extra(subject, stand, without(pools, stand), missing - len(places)).outcome
-        short = outcome if isinstance(outcome, NoPlan) else None
-        places += () if isinstance(outcome, NoPlan) else outcome.groups
-    others = iter(places)
+    found, short = _elsewhere(subject, plan, inventory, leaving)
+    return _moved(plan, leaving, found), short
+
+
+def _moved(plan: Plan, leaving: frozenset[int], found: Sequence[tuple[str, ...]]) -> Plan:
+    others = iter(found)
     groups = tuple(
-        # A group without another place stays planned where it was, and keeps its number.
+        # A group without another place stays planned where it was: its node may come back.
         next(others, group) if index in leaving else group
         for index, group in enumerate(plan.groups)
     )
-    return replace(plan, groups=groups), short
+    return replace(plan, groups=groups)
+
+
+def _elsewhere(
+    subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]
+) -> tuple[tuple[tuple[str, ...], ...], NoPlan | None]:
+    kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
+    own = pools_of(inventory, plan)
+    return places(subject, replace(plan, groups=kept), own, len(plan.groups) - len(kept))
 
 
 def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
@@ -471,15 +611,3 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place)
         else None
     )
-
-
-def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
-    outcome = replace(
-        plan,
-        layout=replace(plan.layout, replicas=len(plan.groups)),
-        performance=predicted.performance,
-        carries_load=predicted.carries_load,
-        reasons=(KEPT, *predicted.reasons[1:]),
-        warnings=predicted.warnings,
-    )
-    return replace(report, outcome=outcome)

@@ -179,7 +179,7 @@ def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(
         parse_manifest(stored | {"metadata": manifest["metadata"]}).spec
         == parse_manifest(manifest).spec
     )
-    assert stored["spec"]["replicas"] == 1
+    assert "replicas" not in stored["spec"]
     assert stored["spec"]["workload"] == {
         "inputTokens": 2048,
         "outputTokens": 512,

@@ -1,15 +1,19 @@
 """Autoscalers scale ShardedModels through the scale subresource: the real HPA controller, and
-KEDA's own definition.
+KEDA's own definition. A number that was planned is handed over to them, and taken back.
 """
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.harness import build
+from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
@@ -21,20 +25,17 @@ pytestmark = pytest.mark.controlplane
 H100 = "h100-8x-dell-xe9680"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldValidation": "Strict"}
+LOAD = {"requestsPerSecond": 20}
+"""What four GPUs carry."""
 
 
 def test_a_horizontal_pod_autoscaler_adds_and_removes_groups(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
-    models.create("llama")
+    models.create("llama", replicas=1)
     models.wait_ready("llama")
-    path = f"/apis/autoscaling/v2/namespaces/{models.namespace}/horizontalpodautoscalers"
-    autoscaler = shown("HorizontalPodAutoscaler")
-
-    control_plane.api.request(
-        "POST", path, {**autoscaler, "spec": autoscaler["spec"] | {"minReplicas": 2}}, query=STRICT
-    )
+    path = _autoscale(models, control_plane, minReplicas=2)
     _wait_for_groups(models, 2)
     control_plane.api.patch(f"{path}/llama", {"spec": {"minReplicas": 1, "maxReplicas": 1}})
     _wait_for_groups(models, 1)
@@ -42,6 +43,96 @@ def test_a_horizontal_pod_autoscaler_adds_and_removes_groups(
     said = control_plane.kubectl("events", "-n", models.namespace, "--for", "hpa/llama")
     assert "New size: 2; reason: Current number of replicas below Spec.MinReplicas" in said
     assert "New size: 1; reason: Current number of replicas above Spec.MaxReplicas" in said
+
+
+def test_a_planned_number_is_handed_over_and_taken_back_and_no_group_restarts(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    models.create("llama", workload=LOAD)
+    _wait_for_groups(models, 4)
+    planned = _pods(models)
+    with pytest.raises(ApiError, match=r"spec replicas field.+does not exist"):
+        _scale(models, control_plane)
+    hand_over, take_back = models.condition("llama", "ReplicasPlanned")["message"].split("`")[1::2]
+
+    _run(control_plane, hand_over)
+    wait_for(lambda: not _is_planned(models), 30, "the number to be handed over")
+    assert (_scale(models, control_plane)["spec"], _pods(models)) == ({"replicas": 4}, planned)
+
+    control_plane.kubectl("scale", "smodel/llama", "--replicas=5", "-n", models.namespace)
+    _wait_for_groups(models, 5)
+    assert _pods(models).items() > planned.items()
+
+    _run(control_plane, take_back)
+    _wait_for_groups(models, 4)
+    assert (_is_planned(models), _pods(models)) == (True, planned)
+    assert "replicas" not in models.get("ShardedModel", "llama")["spec"]
+
+
+def test_an_autoscaler_leaves_a_planned_number_alone_and_goes_on_from_it_once_it_has_it(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    models.create("llama", workload=LOAD)
+    _wait_for_groups(models, 4)
+    planned = _pods(models)
+
+    path = _autoscale(models, control_plane, minReplicas=1, maxReplicas=5)
+    wait_for(lambda: _able(control_plane, f"{path}/llama") == "FailedGetScale", 60, "a failed read")
+    assert (_is_planned(models), _pods(models)) == (True, planned)
+
+    _run(control_plane, models.condition("llama", "ReplicasPlanned")["message"].split("`")[1])
+    wait_for(lambda: _able(control_plane, f"{path}/llama") != "FailedGetScale", 60, "a read")
+    assert (_scale(models, control_plane)["spec"], _pods(models)) == ({"replicas": 4}, planned)
+    control_plane.api.patch(f"{path}/llama", {"spec": {"minReplicas": 5}})
+    _wait_for_groups(models, 5)
+    assert _pods(models).items() > planned.items()
+
+
+@pytest.mark.parametrize("how", [[], ["--server-side"]], ids=["client side", "server side"])
+def test_a_manifest_that_never_names_the_number_leaves_it_to_the_plan_or_to_who_has_it(
+    how: list[str], models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    manifest = {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": "llama", "namespace": models.namespace},
+        "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "workload": LOAD},
+    }
+
+    def apply(**spec: Any) -> None:
+        text = json.dumps(manifest | {"spec": manifest["spec"] | spec})  # type: ignore[operator]
+        control_plane.kubectl("apply", *how, "-f", "-", input=text)
+
+    apply()
+    _wait_for_groups(models, 4)
+    hand_over, take_back = models.condition("llama", "ReplicasPlanned")["message"].split("`")[1::2]
+    _run(control_plane, hand_over)
+    apply(replan="Always")
+    assert models.get("ShardedModel", "llama")["spec"]["replicas"] == 4
+    _run(control_plane, take_back)
+    apply(replan="WhenInvalid")
+    assert "replicas" not in models.get("ShardedModel", "llama")["spec"]
+
+
+def test_a_load_that_changes_adds_and_drops_groups_and_restarts_none(
+    models: Models, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models.create("llama", workload=LOAD)
+    _wait_for_groups(models, 4)
+    before = _pods(models)
+
+    models.change("llama", workload={"requestsPerSecond": 30})
+    _wait_for_groups(models, 6)
+    more = _pods(models)
+    models.change("llama", workload={"requestsPerSecond": 20})
+    _wait_for_groups(models, 4)
+
+    assert more.items() > before.items()
+    assert _pods(models).items() < more.items()
 
 
 def test_an_autoscaler_counts_one_pod_for_each_group(
@@ -85,11 +176,48 @@ def test_the_scaled_object_of_the_page_is_what_keda_defines(
 
 
 def _wait_for_groups(models: Models, count: int) -> None:
-    wait_for(
-        lambda: models.get("ShardedModel", "llama")["status"].get("readyReplicas") == count,
-        120,
-        f"{count} ready groups",
-    )
+    def reached() -> bool:
+        status = models.get("ShardedModel", "llama").get("status") or {}
+        return status.get("replicas") == status.get("readyReplicas") == count
+
+    wait_for(reached, 120, f"{count} ready groups")
+
+
+def _pods(models: Models) -> dict[str, str]:
+    found = (item["metadata"] for item in models.all("Pod"))
+    return {item["name"]: item["uid"] for item in found if "deletionTimestamp" not in item}
+
+
+def _is_planned(models: Models) -> bool:
+    conditions = models.get("ShardedModel", "llama")["status"]["conditions"]
+    return any((item["type"], item["status"]) == ("ReplicasPlanned", "True") for item in conditions)
+
+
+def _run(control_plane: ControlPlane, command: str) -> None:
+    """Run a command of kubectl that a condition shows."""
+    program, *words = shlex.split(command)
+    assert program == "kubectl"
+    control_plane.kubectl(*words)
+
+
+def _scale(models: Models, control_plane: ControlPlane) -> dict[str, Any]:
+    path = f"/apis/shardwright.io/v1alpha1/namespaces/{models.namespace}/shardedmodels/llama/scale"
+    found: dict[str, Any] = control_plane.api.get(path)
+    return found
+
+
+def _autoscale(models: Models, control_plane: ControlPlane, **spec: int) -> str:
+    """Create the HPA of the page; return the path of autoscalers."""
+    path = f"/apis/autoscaling/v2/namespaces/{models.namespace}/horizontalpodautoscalers"
+    autoscaler = shown("HorizontalPodAutoscaler")
+    changed = {**autoscaler, "spec": autoscaler["spec"] | spec}
+    control_plane.api.request("POST", path, changed, query=STRICT)
+    return path
+
+
+def _able(control_plane: ControlPlane, path: str) -> str:
+    conditions = control_plane.api.get(path).get("status", {}).get("conditions") or []
+    return next((str(one["reason"]) for one in conditions if one["type"] == "AbleToScale"), "")
 
 
 def _established(control_plane: ControlPlane, name: str) -> bool:

@@ -25,12 +25,14 @@ OWNER: Final = Owner(name="llama", namespace="models", uid="u")
 GENERATION: Final = 3
 KSTATUS: Final = {
     "ready": "Current",
+    "partly": "InProgress",
     "reconciling": "InProgress",
     "stalled": "Failed",
     "resting": "InProgress",
 }
 ARGO: Final = {
     "ready": {"Healthy"},
+    "partly": {"Progressing"},
     "reconciling": {"Progressing", "Degraded"},
     "stalled": {"Degraded"},
     "resting": {"Suspended"},

@@ -19,6 +19,7 @@ from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask, Outcome, Snapshot
 from shardwright.reconcile.states import Situation
+from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
@@ -546,3 +547,95 @@ def test_every_situation_is_drawn_and_has_its_moves(situation: Situation) -> Non
     assert situation not in MOVES[situation]
     assert MOVES[situation]
     assert any(situation in there for there in MOVES.values())
+
+
+def a_node_comes(operator: Operator, number: int) -> None:
+    operator.cluster.add_nodes(1, first=100 + number, labels=SELECTOR)
+
+
+def a_node_is_lost(operator: Operator, number: int) -> None:
+    nodes = sorted(operator.cluster.nodes)
+    if len(nodes) > 1:
+        operator.cluster.delete_node(nodes[number % len(nodes)])
+
+
+def others_take_what_is_free(operator: Operator, number: int) -> None:
+    del number
+    cluster = operator.cluster
+    for node in sorted(cluster.nodes):
+        if not cluster.gpus(node) and node not in cluster.others:
+            cluster.others[node] = 8
+            cluster.version += 1
+
+
+def others_give_it_back(operator: Operator, number: int) -> None:
+    del number
+    operator.cluster.others.clear()
+    operator.cluster.version += 1
+
+
+def another_number_is_wanted(operator: Operator, number: int) -> None:
+    operator.edit(replicas=1 + number)
+
+
+TURNS: dict[str, Callable[[Operator, int], None]] = {
+    "a node comes": a_node_comes,
+    "a node is lost": a_node_is_lost,
+    "others take": others_take_what_is_free,
+    "others give back": others_give_it_back,
+    "another number": another_number_is_wanted,
+}
+
+
+def room(operator: Operator, size: int) -> int:
+    cluster = operator.cluster
+    return len([node for node in cluster.nodes if node not in cluster.others]) // size
+
+
+def said_of(operator: Operator) -> dict[str, tuple[str, str]]:
+    status = operator.reconcile().status
+    return {item["type"]: (item["status"], item["message"]) for item in status["conditions"]}
+
+
+@histories
+@given(
+    shape=st.sampled_from(["a node", "two nodes"]),
+    nodes=st.integers(1, 7),
+    wanted=st.integers(1, 4),
+    turns=st.lists(st.tuples(st.sampled_from(sorted(TURNS)), st.integers(0, 4)), max_size=5),
+)
+@example(shape="a node", nodes=3, wanted=4, turns=[("a node comes", 0)])
+@example(shape="a node", nodes=4, wanted=4, turns=[("a node is lost", 0)])
+@example(shape="a node", nodes=2, wanted=1, turns=[("another number", 2)])
+def test_as_many_groups_serve_as_fit_whatever_has_happened_before(
+    shape: str, nodes: int, wanted: int, turns: list[tuple[str, int]]
+) -> None:
+    cluster, size = SmallCluster(), int(NODES_OF[shape])
+    cluster.add_nodes(nodes, labels=SELECTOR)
+    selects = {"placement": {"nodeSelector": SELECTOR}}
+    operator = Operator(cluster, SHAPES[shape] | selects | {"replicas": wanted})
+    for turn, number in [("nothing", 0), *turns]:
+        before = cluster.serving()
+        if turn in TURNS:
+            TURNS[turn](operator, number)
+        hit = [
+            item["metadata"]["labels"][GROUP]
+            for item in cluster.pods.values()
+            if item["spec"].get("nodeName", "") not in cluster.nodes
+        ]
+        stand = before.keys() - set(hit)
+        operator.run(LOAD_SECONDS + 700, step=20)
+
+        wanted = operator.spec["replicas"]
+        after, fit = cluster.serving(), min(wanted, room(operator, size))
+        assert len(after) == fit
+        if wanted >= len(before):
+            assert all(after[name] == before[name] for name in stand)
+        said = said_of(operator)
+        assert said["Ready"][0] == str(fit > 0)
+        if fit:
+            assert said["Stalled"][0] == "False"
+            assert ("PartlyPlaced" in said) is (fit < wanted) is (said["Reconciling"][0] == "True")
+            assert said.get("PartlyPlaced", ("", f"{fit} of {wanted} placed"))[1].startswith(
+                f"{fit} of {wanted} placed"
+            )

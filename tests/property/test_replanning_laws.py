@@ -87,7 +87,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     st.integers(1, 6),
     st.dictionaries(st.sampled_from(NODES), st.sampled_from([0, 4, 8]), max_size=3),
 )
-def test_only_groups_that_cannot_have_their_nodes_move_and_no_gpu_is_planned_twice(
+def test_as_many_groups_as_fit_are_planned_none_on_a_gpu_twice_and_those_that_can_stay_do(
     tensor: int, held: list[str], wanted: int, taken: dict[str, int]
 ) -> None:
     held = [
@@ -110,15 +110,17 @@ def test_only_groups_that_cannot_have_their_nodes_move_and_no_gpu_is_planned_twi
     found = plan_anew(subject, record, Ground(inventory=inventory))
 
     room = {node: GPUS - taken.get(node, 0) for node in NODES}
-    if sum(gpus // tensor for gpus in room.values()) < wanted:
+    most = min(wanted, sum(gpus // tensor for gpus in room.values()))
+    assert found.record is not None
+    if not most:
         assert (found.record, found.short is None) == (record, False)
         return
-    assert found.record is not None
     groups = [node for (node,) in found.record.plan.groups]
-    assert len(groups) == wanted
+    assert (len(groups), found.record.plan.missing) == (most, wanted - most)
+    assert (found.lacks is None) is (most == wanted)
     assert all(count * tensor <= room[node] for node, count in Counter(groups).items())
     stays = Counter[str]()
-    for index, node in enumerate(held[:wanted]):
+    for index, node in enumerate(held[:most]):
         if (stays[node] + 1) * tensor <= room[node]:
             stays[node] += 1
             assert groups[index] == node

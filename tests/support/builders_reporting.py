@@ -6,7 +6,7 @@ from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout, SearchSpace
-from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
+from shardwright.planning.report import Alternative, Exclusion, NearMiss, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
 from shardwright.units import GIB
 
@@ -80,9 +80,12 @@ def a_reported_plan(**changes: object) -> Plan:
 
 
 def an_exclusion(
-    code: str, count: int, nearest_miss: str = "", example: str = "tensor 4"
+    code: str, count: int, nearest_miss: str = "", example: str = "TP4", gap: str = ""
 ) -> Exclusion:
-    return Exclusion(code=code, count=count, example=example, nearest_miss=nearest_miss)
+    nearest = NearMiss(layout=Layout(tensor=8), gap=gap) if gap else None
+    return Exclusion(
+        code=code, count=count, example=example, nearest_miss=nearest_miss, nearest=nearest
+    )
 
 
 def an_alternative(layout: Layout, loses: str) -> Alternative:
@@ -91,6 +94,7 @@ def an_alternative(layout: Layout, loses: str) -> Alternative:
         pool="h100-sxm-80gb-8x",
         performance=a_reported_performance(output=1208, low=790, high=1600),
         loses=loses,
+        product="NVIDIA-H100-80GB-HBM3",
     )
 
 
@@ -101,7 +105,7 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
             an_alternative(Layout(tensor=16), "tensor traffic crosses nodes: 48% less output"),
         ),
         excluded=(
-            an_exclusion("WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"),
+            an_exclusion("WeightsExceedMemory", 31, "TP8: 2.1 GiB short", gap="2.1 GiB short"),
             an_exclusion("KvCacheTooSmall", 12),
         ),
         considered=48,

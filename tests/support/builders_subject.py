@@ -10,6 +10,7 @@ from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
+from shardwright.pipeline import Supply, plan_serving, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.replanning import Ground, Held
 from shardwright.resolving.question import Question
@@ -48,6 +49,17 @@ def a_subject(**spec: Any) -> Subject:
 
 def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
     return take_stock(subject, [fact for node in nodes if (fact := read_node(node))], ())
+
+
+def supply(subject: Subject, nodes: list[dict[str, Any]]) -> Supply:
+    """Return the stock of these nodes, whatever terms the pods have."""
+    return Supply(inventory=stock(subject, nodes), restock=lambda other: stock(other, nodes))
+
+
+def advised(subject: Subject, nodes: list[dict[str, Any]]) -> Report:
+    """Return the answer with what would help."""
+    there = supply(subject, nodes)
+    return with_ways_out(subject, there, plan_serving(subject, there.inventory))
 
 
 def ground(

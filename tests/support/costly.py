@@ -18,10 +18,11 @@ from typing import Any, Final
 from shardwright.engines.environment import COMMON
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.modelspec.catalogue import known_ids
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.work import Planned
-from shardwright.resolving.engine import ENGINE_TEXT_MAX_BYTES, REPLICAS_MAX
+from shardwright.resolving.engine import ENGINE_TEXT_MAX_BYTES
 from shardwright.resolving.subject import Subject
 from tests.support.builders_plan import a_network, a_pool
 from tests.support.builders_resource import a_sharded_model
@@ -223,7 +224,7 @@ def _spec(choice: Choice) -> dict[str, Any]:
 
 def _engine(choice: Choice) -> dict[str, Any]:
     names = sorted(COMMON)[: choice["variables"]]
-    room = (ENGINE_TEXT_MAX_BYTES // REPLICAS_MAX - len("".join(names))) // max(1, len(names))
+    room = (ENGINE_TEXT_MAX_BYTES // MOST_REPLICAS - len("".join(names))) // max(1, len(names))
     variables = {"env": [{"name": name, "value": "$" * min(4096, room)} for name in names]}
     image = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
     drafts = {"method": choice["drafting"], "tokens": 16, "acceptancePercent": 60}

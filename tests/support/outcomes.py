@@ -43,6 +43,16 @@ def found(**facts: Any) -> Findings:
 
 CASES = {
     "serving": (found(decision=decided(READY)), "Serving", "ready"),
+    "partly placed": (
+        found(
+            decision=decided(READY),
+            wanted=2,
+            placed=1,
+            lacks=NoPlan(problem=PROBLEM, heals_by_itself=True),
+        ),
+        "Serving",
+        "partly",
+    ),
     "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
     "unready": (
         found(decision=decided(READY, replace(STARTING, situation=Situation.UNREADY))),

@@ -10,21 +10,24 @@ from typing import Final
 
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import Node, Pool
-from shardwright.layouts.enumerate import enumerate_candidates
+from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.modelspec.spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.modelspec.stored import stored_as
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.checks import Judge
-from shardwright.planning.choice import NEAR_TIE, NEAR_TIE_OVER_NETWORK, settled
-from shardwright.planning.planner import best_first, make_plan
+from shardwright.planning.choice import HALVED, NEAR_TIE
+from shardwright.planning.planner import Considered, consider, decided, make_plan
 from shardwright.planning.report import Plan
-from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds
+from shardwright.planning.request import OptimizeFor
+from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, select
 from tests.support.questions import Question
 
 ROUNDING: Final = 1e-6
 
 SLACK: Final = (1 + NEAR_TIE) ** 2 - 1
 """What two near ties, one before and one after, may cost together."""
+
+_MOST_NUMBERS: Final = 32
+"""Instances of a layout up to which every number is held against the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class Snapshot:
     """A question with the layouts that stand, the plan first; none where nothing stands."""
 
     question: Question
+    considered: Considered
     ranked: Sequence[FeasibleCandidate]
     scale: Scale
 
@@ -60,16 +64,9 @@ def reconcile(question: Question) -> Snapshot:
         question.request,
         question.traits,
     )
-    judge, scale = Judge(model, request, traits), Scale.of(request, inventory)
-    verdicts = [
-        judge.verdict(candidate)
-        for candidate in enumerate_candidates(model, inventory, request.space, traits)
-    ]
-    feasible = [verdict for verdict in verdicts if not verdict.violations]
+    considered = consider(model, inventory, request, traits)
     return Snapshot(
-        question=question,
-        ranked=settled(best_first(feasible, scale), scale, judge.prices),
-        scale=scale,
+        question=question, considered=considered, ranked=decided(considered), scale=considered.scale
     )
 
 
@@ -93,7 +90,7 @@ def examine(question: Question) -> Examined:
         _data_sheet,
         _requests,
         _undominated,
-        _simplest,
+        _inside_nodes,
         _BESIDE[question.seed % len(_BESIDE)],
     )
     return Examined(planned=True, findings=[finding for law in laws for finding in law(snapshot)])
@@ -203,58 +200,68 @@ def _requests(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
-    """Nothing that surely starts brings more, and sooner, for no more GPUs.
+    """Nothing that surely starts brings more, and sooner, for no more GPUs, in whatever number of
+    instances if that is open; by a near tie, and by the doubt of what nobody measured, it may.
 
-    By a near tie it may; over the network by half the band of a modelled figure, where the plan has
-    no such traffic.
+    But over nodes, where the plan stays inside them (law of nodes).
     """
     plan, request = snapshot.plan, snapshot.question.request
     if plan.falls_behind:
         return  # the queue grows without end, whatever the time
-    for other in snapshot.ranked[1:]:
-        crosses = other.candidate.uses_network and not plan.candidate.uses_network
-        margin = 1 + (NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE)
-        cheaper = snapshot.scale.cost(other.candidate) <= snapshot.scale.cost(plan.candidate)
-        surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
-        more = _rate(other) > _rate(plan) * margin
-        sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(
-            plan.estimate, request
+    for other in (*snapshot.ranked[1:], *_in_other_numbers(snapshot)):
+        if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
+            continue
+        surely = (other.tight, not other.carries_load, other.second_choice) <= (
+            plan.tight,
+            not plan.carries_load,
+            plan.second_choice,
         )
+        more = other.served > plan.served * (1 + NEAR_TIE)
+        sooner = other.seconds(request) * (1 + NEAR_TIE) < plan.seconds(request)
+        cheaper = other.cost + snapshot.scale.opened(other.candidate) <= plan.cost
         if cheaper and surely and more and sooner:
             yield _found(
                 "Dominated",
                 snapshot,
                 other,
-                f"{_rate(other):.1f} tok/s, and sooner; the plan is {_words(plan)}, "
-                f"{_rate(plan):.1f}",
+                f"{other.served:.1f} served, and sooner; the plan is {_words(plan)}, "
+                f"{plan.served:.1f}",
             )
 
 
-def _rate(feasible: FeasibleCandidate) -> float:
-    return feasible.estimate.performance.output_tokens_per_second
+def _in_other_numbers(snapshot: Snapshot) -> Iterator[FeasibleCandidate]:
+    """Yield each layout in every number of instances on as many GPUs as the plan's, or fewer."""
+    question, considered = snapshot.question, snapshot.considered
+    if question.request.space.replicas is not None:
+        return
+    gpus, load = snapshot.plan.candidate.layout.gpus, question.request.workload
+    most = gpus if load.requests_per_second else min(gpus, load.concurrency)
+    scope = SearchScope(
+        numbers=lambda largest: range(
+            1, min(largest.layout.replicas, gpus // largest.layout.gpus_per_replica) + 1
+        ),
+        most=min(most, _MOST_NUMBERS),
+    )
+    candidates = enumerate_candidates(
+        question.model, question.inventory, question.request.space, question.traits, scope
+    )
+    yield from select(map(considered.judge.verdict, candidates), snapshot.scale)
 
 
-def _simplest(snapshot: Snapshot) -> Iterator[Finding]:
-    """What is as good and as sure, for no more and without the network, is taken; but not where the
-    plan answers much sooner.
+def _inside_nodes(snapshot: Snapshot) -> Iterator[Finding]:
+    """No instance spans nodes where any number of instances inside them carries the load; but for
+    Latency, where it takes half of the time.
     """
-    plan = snapshot.plan
+    plan, request = snapshot.plan, snapshot.question.request
+    if not plan.goes_over_nodes(request):
+        return
+    bar = plan.seconds(request) / HALVED
+    latency = request.objective.optimize_for is OptimizeFor.LATENCY
     for other in snapshot.ranked[1:]:
-        same = (other.tight, other.carries_load) == (
-            plan.tight,
-            plan.carries_load,
-        ) and other.score >= plan.score
-        sure = (
-            "modelled" not in other.estimate.performance.basis
-            or "modelled" in plan.estimate.performance.basis
-        )
-        fewer = snapshot.scale.cost(other.candidate) <= snapshot.scale.cost(plan.candidate)
-        apart = plan.candidate.uses_network and not other.candidate.uses_network
-        times = [answer_seconds(one.estimate, snapshot.question.request) for one in (plan, other)]
-        much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
-        if same and sure and fewer and apart and not much and not plan.falls_behind:
+        inside = other.carries_load and not other.goes_over_nodes(request)
+        if inside and not other.tight and not (latency and bar <= other.seconds(request)):
             yield _found(
-                "Near tie", snapshot, other, f"is as good as {_words(plan)} and needs no network"
+                "Nodes", snapshot, other, f"stays inside nodes; the plan is {_words(plan)}"
             )
 
 
@@ -276,11 +283,46 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
     if not after.ranked:
         yield _found("One more", snapshot, snapshot.plan, "one request more and nothing stands")
         return
-    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (snapshot, after)]
+    rates = [one.plan.served for one in (snapshot, after)]
     if rates[1] < rates[0] / 2:
         yield _found(
             "One more", snapshot, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}"
         )
+
+
+def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
+    """Of a quarter more load no less is served; and where the fewest GPUs are the goal, it never
+    costs less.
+    """
+    request = snapshot.question.request
+    load = request.workload
+    if request.space.replicas is not None:
+        return
+    rate = load.requests_per_second
+    more = replace(
+        load, concurrency=load.concurrency * 5 // 4 + 1, requests_per_second=rate and rate * 1.25
+    )
+    after = _asked(snapshot, request=replace(request, workload=more))
+    if not after.ranked:
+        yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
+        return
+    old, new = snapshot.plan, after.plan
+    if old.tight != new.tight:
+        return
+    # Requests in flight that all run are served, however many tokens a cheaper layout brings.
+    if rate is not None or not new.carries_load:
+        before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
+        if then < before * (1 - SLACK):
+            yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
+    fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
+    if fewest and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING):
+        yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
+
+
+def _whole_cost(snapshot: Snapshot, feasible: FeasibleCandidate) -> float:
+    """Return what is compared of a cost, with all of the trays that a rack loses."""
+    opened = snapshot.scale.opened(feasible.candidate)
+    return (feasible.cost + opened) / feasible.sure
 
 
 def _more_nodes(snapshot: Snapshot) -> Iterator[Finding]:
@@ -421,6 +463,7 @@ def _agreed(snapshot: Snapshot) -> Iterator[Finding]:
 
 _BESIDE: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _one_more,
+    _more_load,
     _more_nodes,
     _faster_links,
     _more_memory,
@@ -450,16 +493,19 @@ def _no_worse(law: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
     elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
-        if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
+        if _kept_in_a_node(old, new) or _pays_less(before, after) or _as_good_in_all(before, after):
             return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
-        network = (
-            NEAR_TIE_OVER_NETWORK
-            if before.plan.candidate.uses_network or after.plan.candidate.uses_network
-            else 0.0
-        )
-        if gained < 1 / (1 + SLACK + network):
+        if gained < 1 / (1 + SLACK):
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
+
+
+def _pays_less(before: Snapshot, after: Snapshot) -> bool:
+    """Balanced pays for speed a share of the least cost that carries the load: where that falls, so
+    does what it pays.
+    """
+    balanced = before.question.request.objective.optimize_for is OptimizeFor.BALANCED
+    return balanced and after.plan.counted_cost < before.plan.counted_cost
 
 
 def _as_good_in_all(before: Snapshot, after: Snapshot) -> bool:
@@ -469,7 +515,7 @@ def _as_good_in_all(before: Snapshot, after: Snapshot) -> bool:
         for snapshot in (before, after)
     ]
     cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
-    return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
+    return cheaper and new.served >= old.served * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
 
 def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:

@@ -170,10 +170,10 @@ def _request(dice: random.Random, model: ModelSpec) -> Request:
     outputs = min(_logarithmic(dice, 1, 8192), max(1, longest // 2))
     inputs = max(1, min(_logarithmic(dice, 1, 1_000_000), longest - outputs))
     fill = dice.random() < 0.15
-    replicas = dice.choices((1, 2, 4), weights=(10, 2, 1))[0]
+    replicas = dice.choices((None, 1, 2, 4), weights=(20, 3, 1, 1))[0]
     rate = (
         round(math.exp(dice.uniform(math.log(0.02), math.log(100))), 3)
-        if dice.random() < 0.15
+        if dice.random() < 0.3
         else None
     )
     concurrency = _logarithmic(dice, 1, 4096)

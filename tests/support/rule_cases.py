@@ -296,8 +296,8 @@ RULE_CASES = (
     ),
     RuleCase(
         "FillWithReplicas",
-        {"replicas": 2, "budget": {"fill": True, "gpus": 8}},
         {"replicas": 1, "budget": {"fill": True, "gpus": 8}},
+        {"replicas": 0, "budget": {"fill": True, "gpus": 8}},
     ),
     RuleCase(
         "PinsExceedBudget",

@@ -6,7 +6,7 @@ It is the scorer's format and no part of the resource: nothing of it is in the C
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -21,12 +21,16 @@ from pydantic import (
 from shardwright.api.parts import Part
 from shardwright.api.structural import structural
 from shardwright.api.violations import Schema, explain
+from shardwright.api.workload import Workload
 from shardwright.costs.workload import Arrival
 from shardwright.engines.known import BY_LOWER_NAME
+from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import InputError
 from shardwright.modelspec.stored import STORED
 
 _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
+
+_OF_A_RESOURCE: Final = Workload()
 
 
 def _whole(value: object) -> object:
@@ -58,24 +62,36 @@ class _Object(Part):
 
 
 class CaseModel(_Object):
-    """The model; its config may hold anything."""
+    """The model by its id, if it is built in, or by its config, which may hold anything."""
 
-    config: dict[str, Any]
+    id: str = ""
+    config: dict[str, Any] = Field(default_factory=dict)
     name: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_id(cls, content: object) -> object:
+        return {"id": content} if isinstance(content, str) else content
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if bool(self.id) == bool(self.config):
+            raise ValueError("must have either an id or a config")
+        return self
 
 
 class CaseEngine(_Object):
     """The engine and its version."""
 
-    name: Literal[tuple(BY_LOWER_NAME)]  # type: ignore[valid-type]  # one table has them
+    name: Literal[tuple(BY_LOWER_NAME)] = vllm.NAME.lower()  # type: ignore[valid-type]  # one table has them
     version: str | None = None
 
 
 class CaseHardware(_Object):
-    """The nodes and their GPUs."""
+    """The nodes and their GPUs; without a number as many as usual."""
 
     gpu_product: str
-    gpus_per_node: Whole = 1
+    gpus_per_node: Whole | None = None
     nodes: Whole = 1
     nvlink_domain_gpus: Annotated[int, Field(ge=0, le=_MOST), BeforeValidator(_whole)] = 0
 
@@ -99,19 +115,12 @@ class CaseParallelism(_Object):
 
 
 class CaseWorkload(_Object):
-    """The lengths of requests, and how many there are."""
+    """The lengths of requests, and how many there are; as in a resource if they are left out."""
 
-    input_tokens: Amount
-    output_tokens: Amount
+    input_tokens: Amount = _OF_A_RESOURCE.input_tokens
+    output_tokens: Amount = _OF_A_RESOURCE.output_tokens
     arrival: Annotated[Arrival, Field(strict=False)] = Arrival.CLOSED_LOOP
-    concurrency: Amount | None = Field(default=None, validate_default=True)
-
-    @field_validator("concurrency")
-    @classmethod
-    def _is_known(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is None and info.data.get("arrival") is not Arrival.SATURATED:
-            raise ValueError("must be a number unless arrival is Saturated")
-        return value
+    concurrency: Amount | None = None
 
 
 class CaseLine(_Object):
@@ -121,10 +130,10 @@ class CaseLine(_Object):
     model: CaseModel
     weights: Literal[STORED] | None = None  # type: ignore[valid-type]  # one table has them
     kv_cache: Literal["auto", "fp16", "bf16", "fp8"] = "auto"
-    engine: CaseEngine
+    engine: CaseEngine = Field(default_factory=CaseEngine)
     hardware: CaseHardware
-    parallelism: CaseParallelism
-    workload: CaseWorkload
+    parallelism: CaseParallelism = Field(default_factory=CaseParallelism)
+    workload: CaseWorkload = Field(default_factory=CaseWorkload)
     max_model_len: Amount | None = None
     memory_utilization: FromNought = 0
 

@@ -34,6 +34,10 @@ class ConditionType(Word):
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")
+    PARTLY_PLACED = (
+        "PartlyPlaced",
+        "groups lack a place and wait in line for it, while the others run; absent otherwise",
+    )
     DEGRADED = (
         "Degraded",
         "a group has failed and does not serve, or a node does not give its pods back",
@@ -58,6 +62,11 @@ class ConditionType(Word):
         "a group with the changed pods does not come up: the others keep those that they have",
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
+    REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
+
+
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED,)
+"""Conditions that are there only while they are True."""
 
 
 class Reason(Word):
@@ -77,6 +86,10 @@ class Reason(Word):
     )
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
     PAUSED = ("Paused", "paused is true: nothing is changed")
+    REPLICAS_LEFT_OUT = (
+        "ReplicasLeftOut",
+        "spec.replicas is left out, and an autoscaler finds no number to change",
+    )
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = (

@@ -83,6 +83,12 @@ class Rollout(Part):
         "until this one serves. Default: "
         "15 minutes for the image, and the start-up budget with the download.",
     )
+    min_groups: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1,
+        description="Groups that must have a place before the first one starts; what has a place "
+        "of more runs, and the rest waits in line. From spec.replicas on it means all or none. "
+        "Groups that run are kept, however few they become.",
+    )
     partition: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=0,
         description="Groups with a number below it keep the pods that they have, also when they "

@@ -50,6 +50,7 @@ def planned_nodes(plan: Plan) -> tuple[str, ...]:
 def _plan(plan: Plan) -> dict[str, Any]:
     return {
         "layout": _layout(plan),
+        "missing": plan.missing or None,
         "nodes": len(planned_nodes(plan)),
         "gpus": plan.layout.gpus,
         "pool": plan.pool,

@@ -292,6 +292,11 @@ class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
     layout: ShownLayout | None = Field(default=None, description="The degrees that were chosen.")
+    missing: Count | None = Field(
+        default=None,
+        description="Replicas that are wanted beside these and have no place; all figures are of "
+        "those that have one.",
+    )
     nodes: Count | None = Field(default=None, description="Nodes of all replicas.")
     gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
     pool: Name | None = Field(

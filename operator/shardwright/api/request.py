@@ -47,9 +47,6 @@ token DeepSeek-V3's report has 85 to 90% (arXiv 2412.19437, section 5.4.3), of f
 ASSUMED_BAND: Final = 0.2
 """Unit: share, more or less. Basis: assumed; texts differ by that much."""
 
-MOST_REPLICAS: Final = 1000
-"""Upper limit of ``spec.replicas``, also if the plan chooses them."""
-
 KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
@@ -64,7 +61,7 @@ _STORAGES: Final = {
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
     """Return the request to the planner, for a model and its drafter.
 
-    ``replicas: 0`` asks about one replica: its plan is shown, nothing is deployed.
+    ``replicas: 0`` leaves their number to the plan: it is shown, and nothing is deployed.
 
     Raises:
         InputError: requests are longer than the context of the model, or of its draft model.
@@ -76,7 +73,6 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         storage=_storage(spec),
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
-        pinned=spec.model.revision is not None,
         deploy=spec.mode == "Deploy",
     )
 
@@ -209,7 +205,7 @@ def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
+        replicas=spec.replicas or None,
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,
@@ -220,14 +216,4 @@ def _space(spec: Spec) -> SearchSpace:
         max_gpus=budget.gpus,
         max_nodes=budget.nodes,
         spread_over=spread.topology_key if spread else "",
-    )
-
-
-def _most_replicas(spec: Spec) -> int:
-    """Return the most replicas for filling a budget: one without a request would do nothing."""
-    load = spec.workload
-    return (
-        MOST_REPLICAS
-        if load.requests_per_second
-        else min(MOST_REPLICAS, load.concurrency or DEFAULT_CONCURRENCY)
     )

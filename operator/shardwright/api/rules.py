@@ -91,7 +91,7 @@ def _fill_has_a_budget(budget: Budget) -> bool:
 
 
 def _fill_chooses_the_replicas(spec: Spec) -> bool:
-    return spec.budget is None or not spec.budget.fill or spec.replicas <= 1
+    return spec.budget is None or not spec.budget.fill or not spec.replicas
 
 
 def _within_gpu_budget(spec: Spec) -> bool:
@@ -99,7 +99,7 @@ def _within_gpu_budget(spec: Spec) -> bool:
         return True
     pins = spec.parallelism or unsaid(Parallelism)
     gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
-    return gpus * spec.replicas <= spec.budget.gpus
+    return gpus * (1 if spec.replicas is None else spec.replicas) <= spec.budget.gpus
 
 
 def _is_short_enough(part: Weights | Adapter | DraftHead) -> bool:
@@ -393,8 +393,8 @@ RULES: Final = (
         code="FillWithReplicas",
         path="spec",
         field=".replicas",
-        cel="!has(self.budget) || !self.budget.fill || self.replicas <= 1",
-        message="replicas must be left out with budget.fill, "
+        cel="!has(self.budget) || !self.budget.fill || !has(self.replicas) || self.replicas == 0",
+        message="replicas must be left out, or 0, with budget.fill, "
         "which chooses them; remove one of the two",
         holds=_fill_chooses_the_replicas,
     ),
@@ -406,7 +406,8 @@ RULES: Final = (
         "has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * (has(self.parallelism) "
         "&& has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
         "(has(self.parallelism) && has(self.parallelism.dataParallelAttention) ? "
-        "self.parallelism.dataParallelAttention : 1) * self.replicas <= self.budget.gpus",
+        "self.parallelism.dataParallelAttention : 1) * "
+        "(has(self.replicas) ? self.replicas : 1) <= self.budget.gpus",
         message="budget.gpus must be at least parallelism.tensor x pipeline x "
         "dataParallelAttention x replicas; raise budget.gpus or lower one of them",
         holds=_within_gpu_budget,

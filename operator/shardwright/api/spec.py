@@ -24,6 +24,7 @@ from shardwright.api.parts import (
 )
 from shardwright.api.pod import Pod
 from shardwright.api.workload import Workload
+from shardwright.layouts.layout import MOST_REPLICAS
 
 
 class Objective(Part):
@@ -229,10 +230,11 @@ class Spec(Part):
         default_factory=partial(unsaid, Objective),
         description="The objective that the plan is chosen for.",
     )
-    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
-        default=1,
-        description="Copies of the model (groups). 0: nothing runs "
-        "and no GPU is held; status shows the plan of one replica.",
+    replicas: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] | None = Field(
+        default=None,
+        description="Copies of the model (groups). Left out: the plan says how many, as the load "
+        "needs. A number, set by a person or an autoscaler, is kept to. 0: nothing runs "
+        "and no GPU is held; status shows the plan.",
     )
     budget: Budget | None = Field(
         default=None,

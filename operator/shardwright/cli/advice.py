@@ -65,7 +65,10 @@ BY_REASON: Final[Mapping[str, Advice]] = MappingProxyType(
             """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"paused":false}}}}'""",
             "go on",
         ),
-        Reason.SCALED_TO_ZERO: ("kubectl -n {n} scale smodel {m} --replicas 1", "run it"),
+        Reason.SCALED_TO_ZERO: (
+            """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"replicas":null}}}}'""",
+            "run as many groups as the plan says",
+        ),
         Reason.PLAN_ONLY: (
             """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"mode":"Deploy"}}}}'""",
             "deploy it",

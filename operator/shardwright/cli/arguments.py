@@ -8,10 +8,10 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
-from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
+from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection, add_offline
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
-from shardwright.cli.numbers import OutputForm, count_of, gbps_of
+from shardwright.cli.numbers import OutputForm, count_of, gbps_of, parts_of
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import SERVED_KINDS
 from shardwright.sinks import in_terminal
@@ -22,16 +22,15 @@ _MOST_OPTIONS = 12  # the full list is longer than a screen
 PLAN_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
-  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 \\
-    --rps 5 --ttft 2s --tpot 50ms
+  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --rps 5 --ttft 2s
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
     -o manifest | kubectl apply -f -
+  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o json | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
   %(prog)s llama-70b -n models
   %(prog)s -f model.yaml --server
-  %(prog)s -f model.yaml --nodes nodes.yaml --fetch
 
 exit codes:
   0  there is a plan
@@ -66,7 +65,7 @@ exit codes: as for plan; 1 also for a plan that can be shown but not yet deploye
 SIZE_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s \\
-    --gpus H100 --gpus L40S
+    --gpus H100,L40S
   %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms \\
     --gpus H200 --network 400 -o json
 
@@ -85,6 +84,10 @@ examples:
     kubectl apply --server-side -n NAMESPACE -f -
   HF_TOKEN=hf_... %(prog)s acme/private \\
     --revision 0123456789abcdef0123456789abcdef01234567
+
+'plan' and the other commands that take an id do the same for models that are not built in: the hub gets the id, your
+token and nothing else, within 3 s. What it answers is kept in ~/.cache/shardwright/hub and then used without asking;
+fetch always asks.
 
 As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept), HF_ENDPOINT, HF_HUB_OFFLINE (then
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
@@ -287,21 +290,10 @@ def _add_size(commands: Commands) -> None:
         epilog=SIZE_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
-    _add_typed(command, replicas=False)
-    command.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read a model that is not built in from the hub; 'fetch --help' has more",
-    )
+    _add_typed(command, layout=False)
+    _add_unknown(command)
     there = command.add_argument_group("GPUs")
-    there.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="GPU",
-        help="a product, for example H100; 'shardwright gpus' lists "
-        "them; may be repeated to compare",
-    )
+    _add_named_gpus(there)
     _add_nodes_of(there)
     there.add_argument(
         "--settings", metavar="FILE", help="settings for all models, prices of GPUs among them"
@@ -310,7 +302,7 @@ def _add_size(commands: Commands) -> None:
         command,
         ("text", "wide", "name", "json", "yaml"),
         "tables; wide: one line for each product; name: for --gpus of plan, the cheapest "
-        "first; json and yaml: every number of GPUs that was tried",
+        "first; json and yaml: also how they grow with the load",
     )
 
 
@@ -351,10 +343,7 @@ def _add_fetch(commands: Commands) -> None:
 
 def _add_models(commands: Commands) -> None:
     command = _add_command(
-        commands,
-        "models",
-        summary="list the models that are known: built in, or by their ids alone",
-        epilog=MODELS_EXAMPLES,
+        commands, "models", summary="list the models that are built in", epilog=MODELS_EXAMPLES
     )
     command.add_argument(
         "search",
@@ -473,14 +462,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which takes several times "
         "as long; '-': stdin; pods hold their GPUs; may be repeated",
     )
-    one_of.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="COUNTxGPU",
-        help="this many free GPUs, such as 16xH100; 'shardwright gpus' lists products; may be "
-        "repeated",
-    )
+    _add_named_gpus(one_of)
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     there.add_argument(
         "--without",
@@ -494,18 +476,25 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
     _add_nodes_of(there)
 
 
-def _add_unknown(wanted: ArgumentGroup) -> None:
-    unknown = wanted.add_mutually_exclusive_group()
-    unknown.add_argument(
+def _add_unknown(wanted: argparse._ActionsContainer) -> None:
+    wanted.add_argument(
         "--config",
         metavar="FILE",
-        help="config.json of a model that is not built in; or the folder of its checkpoint, or "
+        help="config.json of the model, built in or not; or the folder of its checkpoint, or "
         "models--ORG--NAME of the cache of the Hugging Face hub",
     )
-    unknown.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read models that are not built in from the hub; 'fetch --help' has the environment",
+    add_offline(wanted)
+
+
+def _add_named_gpus(there: ArgumentGroup) -> None:
+    there.add_argument(
+        "--gpus",
+        action="extend",
+        type=parts_of,
+        default=[],
+        metavar="GPUS",
+        help="free GPUs, such as 8xH100,16xB200; without a number, such as H100,B200, as many as "
+        "the load needs, at most 1,024 of each; 'shardwright gpus' lists them; may be repeated",
     )
 
 
@@ -537,15 +526,27 @@ _TYPED: Final = (
 """Options with one value that describe a model: name, placeholder, help."""
 
 
-def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
-    """Add the options for a model without a manifest; some commands choose ``replicas``."""
+_LAYOUT: Final = (
+    (
+        "--tp",
+        "DEGREE",
+        "tensor-parallel degree (default: planned); beside the plan is the best one",
+    ),
+    ("--pp", "DEGREE", "pipeline-parallel degree: stages (default: planned)"),
+    ("--ep", "DEGREE", "expert-parallel degree: 1, or --tp times --dp (default: planned)"),
+    ("--dp", "DEGREE", "attention's replicas beside one set of experts (default: planned)"),
+    ("--replicas", "COUNT", "replicas of the model (default: planned)"),
+)
+"""Options with one value that pin a layout, also beside a file: name, placeholder, help."""
+
+
+def _add_typed(command: argparse.ArgumentParser, *, layout: bool = True) -> None:
+    """Add the options for a model without a manifest; some commands choose the ``layout``."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )
-    for name, placeholder, text in _TYPED:
+    for name, placeholder, text in (*_TYPED, *(_LAYOUT if layout else ())):
         typed.add_argument(name, metavar=placeholder, help=text)
-    if replicas:
-        typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

@@ -4,10 +4,13 @@ Most commands load the planner, and a user without access should learn that with
 """
 
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardwright.cli.connecting import connection_of
+from shardwright.cli.exits import UnreachableError
 from shardwright.cli.typed import names_live_model
+from shardwright.errors import Problem
 
 if TYPE_CHECKING:
     from shardwright.cli.clusters import Target
@@ -18,10 +21,17 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
 
     Raises:
         UnreachableError: no answer, no credentials, or no right to list nodes where a plan is made
-            among them.
+            among them. A model that is named for them and not built in is said, too.
     """
     if not hasattr(arguments, "kubeconfig") or _needs_no_cluster(arguments):
         return None
+    try:
+        return _asked(arguments)
+    except UnreachableError as error:
+        raise UnreachableError(*error.problems, *_of_unknown(arguments)) from None
+
+
+def _asked(arguments: Namespace) -> "Target":
     from shardwright.cli.clusters import Target, unless_forbidden  # noqa: PLC0415 - files need no cluster
     from shardwright.cluster.calls import Call  # noqa: PLC0415 - same
     from shardwright.cluster.resources import DISCOVERY, NODES  # noqa: PLC0415 - same
@@ -38,6 +48,22 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
     else:
         target.ask(lambda client: unless_forbidden(client.send(call)))
     return target
+
+
+def _of_unknown(arguments: Namespace) -> Iterator[Problem]:
+    """Yield that a typed id is not built in, which nodes would not help."""
+    from shardwright.modelspec.catalogue import find_model, near_to  # noqa: PLC0415 - only of a fault
+
+    model = getattr(arguments, "model", None)
+    if model and not names_live_model(arguments) and find_model(model) is None:
+        yield Problem(
+            code="ModelUnknown",
+            path="MODEL",
+            what=f"{model!r:.200}",
+            limit="is not built in",
+            gap=near_to(model),
+            remedy="with --gpus or --nodes it is read from the hub",
+        )
 
 
 def without_cluster(arguments: Namespace) -> str:

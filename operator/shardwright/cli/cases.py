@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from shardwright.api.case import CaseHardware, CaseLine, CaseParallelism, read_case
+from shardwright.api.case import CaseHardware, CaseLine, CaseModel, CaseParallelism, read_case
+from shardwright.api.request import DEFAULT_CONCURRENCY
+from shardwright.cli.named_gpus import usual_node
 from shardwright.costs.estimator import Estimator
-from shardwright.costs.workload import Workload
+from shardwright.costs.workload import Arrival, Workload
 from shardwright.engines.known import BY_LOWER_NAME, traits_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import read_domain
@@ -19,6 +21,7 @@ from shardwright.hardware.untrusted import raw_node
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.modelspec.stored import stored_as
@@ -55,7 +58,7 @@ class Cases:
         line = read_case(content)
         layout = _layout(line.parallelism)
         candidate = self._candidate(line.hardware, layout)
-        model = self._model(line.model.config, line.weights)
+        model = self._model(_config(line.model), line.weights)
         traits = _traits(
             BY_LOWER_NAME[line.engine.name], line.engine.version, line.memory_utilization
         )
@@ -100,11 +103,21 @@ class Cases:
         return self._candidates[key]
 
 
+def _config(model: CaseModel) -> Mapping[str, Any]:
+    if not model.id:
+        return model.config
+    entry = find_model(model.id)
+    if entry is None:
+        remedy = "give its config.json as model.config"
+        raise InputError([replace(model_unknown(model.id), path="model.id", remedy=remedy)])
+    return entry.config
+
+
 @lru_cache(maxsize=256)
 def _pool(hardware: CaseHardware) -> Pool:
     gpu = _package(hardware.gpu_product)
     resource = _RESOURCES.get(gpu.vendor, "gpu")
-    count = hardware.gpus_per_node
+    count = _gpus_per_node(hardware)
     raw = raw_node(
         {"metadata": {"name": "node"}, "status": {"allocatable": {resource: count, "rdma/hca": 1}}}
     )
@@ -118,9 +131,18 @@ def _pool(hardware: CaseHardware) -> Pool:
         network=read_network(raw, gpu, count, None),
         resource=resource,
         architecture="amd64",
-        nodes=tuple(_node(index, hardware, domain.name) for index in range(hardware.nodes)),
+        nodes=tuple(_node(index, count, hardware, domain.name) for index in range(hardware.nodes)),
         warnings=(domain.warning,) if domain.warning else (),
     )
+
+
+def _gpus_per_node(hardware: CaseHardware) -> int:
+    if hardware.gpus_per_node:
+        return hardware.gpus_per_node
+    gpu = find_gpu(hardware.gpu_product)
+    usual = usual_node(gpu) if gpu else None
+    # A case counts packages.
+    return usual[0] // DEVICES_PER_PACKAGE.get(gpu.id, 1) if gpu and usual else 1
 
 
 def _package(product: str) -> Gpu:
@@ -151,20 +173,13 @@ def _package(product: str) -> Gpu:
     )
 
 
-def _node(index: int, hardware: CaseHardware, domain: str) -> Node:
+def _node(index: int, count: int, hardware: CaseHardware, domain: str) -> Node:
     name = f"node-{index:04}"
     joined = name if domain else ""
     size = hardware.nvlink_domain_gpus
-    if size > hardware.gpus_per_node:
-        joined = f"rack-{index * hardware.gpus_per_node // size}"
-    return Node(
-        name=name,
-        gpus=hardware.gpus_per_node,
-        free=hardware.gpus_per_node,
-        domain=joined,
-        path=(),
-        labels={},
-    )
+    if size > count:
+        joined = f"rack-{index * count // size}"
+    return Node(name=name, gpus=count, free=count, domain=joined, path=(), labels={})
 
 
 def _layout(degrees: CaseParallelism) -> Layout:
@@ -188,10 +203,11 @@ def _workload(line: CaseLine, layout: Layout, model: ModelSpec, traits: EngineTr
     load = line.workload
     cache = line.kv_cache
     all_that_fits = traits.batching.max_sequences * (layout.replicas * layout.attention_data)
+    usual = all_that_fits if load.arrival is Arrival.SATURATED else DEFAULT_CONCURRENCY
     return Workload(
         input_tokens=round(load.input_tokens),
         output_tokens=round(load.output_tokens),
-        concurrency=round(load.concurrency or all_that_fits),
+        concurrency=round(load.concurrency or usual),
         max_model_len=round(line.max_model_len or load.input_tokens + load.output_tokens),
         kv_cache_dtype="fp8"
         if cache == "fp8" or (cache == "auto" and _has_fp8_cache(model, traits))

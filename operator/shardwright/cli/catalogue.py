@@ -14,19 +14,15 @@ from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.hardware.untrusted import mapping
-from shardwright.modelspec.catalogue import find_model, known_ids, listed_ids, listing_of
+from shardwright.modelspec.catalogue import find_model, known_ids, listing_of
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.reporting.lines import Line, paragraph, whole_rows
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
-_WITHOUT_CONFIG = (
-    "'plan --fetch' and 'size --fetch' read any other from the hub, and 'plan --config FILE' "
-    "takes its config.json"
-)
+_OTHERS = "any other id is read from the hub"
 _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")
-_BY_ID = "(read from the hub)"  #: a model whose config is not built in
 _ABOUT_FIGURES = (
     "TFLOP/S: of dense products in BF16; PRICE: what an hour of it costs, in hours of an H100, by "
     "public price lists; *: assumed from its data sheet"
@@ -35,9 +31,10 @@ _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned
 
 
 def list_models(arguments: Namespace) -> None:
-    """Print the model ids that contain the searched text, built-in ones first."""
-    ids = (*known_ids(), *listed_ids())
-    rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
+    """Print the built-in model ids that contain the searched text."""
+    rows = [
+        _model(model_id) for model_id in known_ids() if _searched(arguments) in model_id.lower()
+    ]
     if arguments.output not in _TABLES:
         _print_rows("ModelList", rows, arguments.output)
         return
@@ -45,14 +42,14 @@ def list_models(arguments: Namespace) -> None:
     cells = [
         (
             row["id"] or "",
-            row["architecture"] or _BY_ID,
+            row["architecture"] or "",
             row["released"] or "",
             *((row["revision"] or "-", _repository(row["source"])) if wide else ()),
         )
         for row in rows
     ]
     header = ("ID", "ARCHITECTURE", "RELEASED", *(("REVISION", "CONFIG FROM") if wide else ()))
-    missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
+    missing = f"no built-in model id contains {_searched(arguments)!r}; {_OTHERS}"
     _print_table(_forms_of_models, header, cells, missing=missing, wide=wide)
 
 
@@ -101,7 +98,7 @@ def print_version(arguments: Namespace) -> None:
         for tables in (engine.rules.tables for engine in ENGINES.values())
     ]
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
-    known = {"models": len(known_ids()), "listed": len(listed_ids()), "gpus": len(gpus)}
+    known = {"models": len(known_ids()), "gpus": len(gpus)}
     if arguments.output != "wide":
         content = {"version": __version__, "engines": engines, "catalogue": known}
         print_document("Version", content, arguments.output)
@@ -109,7 +106,7 @@ def print_version(arguments: Namespace) -> None:
     print_text(f"shardwright {__version__}, {API_VERSION}")
     for engine in engines:
         print_text(f"  {engine['name']:<13} {', '.join(engine['versions'])}")
-    print_text(f"  {'Models':<13} {known['models']} built in, {known['listed']} more by their ids")
+    print_text(f"  {'Models':<13} {known['models']}")
     print_text(f"  {'GPUs':<13} {known['gpus']}")
 
 
@@ -163,16 +160,12 @@ def _model(model_id: str) -> dict[str, str | None]:
         str(architectures[0]) if isinstance(architectures, list | tuple) and architectures else None
     )
     listing = listing_of(model_id)
-    source, revision = (
-        (entry.source, entry.revision) if entry else (listing.source if listing else None, None)
-    )
-    released = listing.released if listing else None
     return {
         "id": model_id,
         "architecture": named,
-        "source": source,
-        "revision": revision,
-        "released": released,
+        "source": entry.source if entry else None,
+        "revision": entry.revision if entry else None,
+        "released": listing.released if listing else None,
     }
 
 

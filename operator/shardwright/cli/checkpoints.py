@@ -1,6 +1,6 @@
 """Models that are not built in: their files from a folder, or by id from the Hugging Face hub.
 
-Most models are built in, so HTTP and TLS are loaded only when needed.
+A built-in id asks nobody. Most models are, so HTTP and TLS are loaded only when needed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.api.resource import ShardedModel
-from shardwright.api.weights import commit_of
+from shardwright.api.weights import HUB, commit_of, scheme_of
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
@@ -23,27 +22,36 @@ from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
+from shardwright.resolving.question import Question
 from shardwright.units import format_bytes
 
 if TYPE_CHECKING:
     from shardwright.hub.checkpoint import Checkpoint
+    from shardwright.hub.kept import KeptCheckpoint
     from shardwright.hub.places import Hub
 
 Named = tuple[str, str | None]
 """A repository of the hub and its commit, None for the newest."""
 
-NOTHING: Final[Mapping[Named, Checkpoint]] = MappingProxyType({})
+_BY_CONFIG: Final = "--config FILE takes its config.json"
+_BY_CONFIG_MAP: Final = (
+    "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
+)
 
-BY_FETCH: Final = "--fetch reads it from the hub"
-BY_CONFIG: Final = "--config FILE takes its config.json"
-BY_CONFIG_MAP: Final = "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
 
-
-def with_ways_to_read(problem: Problem, *ways: str) -> Problem:
-    """Return a problem, with the ways to give a config if its model is not built in."""
-    if problem.code != "ModelUnknown" or problem.path != "spec.model.id":
+def problem_of(problem: Problem, file: str | None, config_file: str | None) -> Problem:
+    """Return a problem of a model's field under the file that it comes from, the option if that is
+    empty, or alone if it is None; with the ways to give a config to a model that is not built in.
+    """
+    of_config = "spec.model.id."
+    if problem.code == "ModelUnknown" and problem.path == "spec.model.id":
+        ways = (_BY_CONFIG, *((_BY_CONFIG_MAP,) if file else ()))
+        problem = replace(problem, remedy=", ".join(ways))
+    if config_file and problem.path.startswith(of_config):
+        return in_file(config_file, replace(problem, path=problem.path.removeprefix(of_config)))
+    if file is None:
         return problem
-    return replace(problem, remedy=", ".join(ways))
+    return in_file(file, problem) if file else of_option(problem)
 
 
 def read_config(place: str) -> str:
@@ -64,58 +72,111 @@ def read_config(place: str) -> str:
     return config_text
 
 
-def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    """Return a checkpoint from the hub.
+def with_config(question: Question, config_text: str) -> Question:
+    """Return the question with the text of ``--config`` as the config of its model, built in or
+    not.
+
+    Raises:
+        InputError: The manifest has a config of its own.
+    """
+    model = question.resource.spec.model
+    if model.config is not None:
+        raise InputError([_config_twice()])
+    config = parse_config(config_text, source=model.id)
+    catalogue = {**question.catalogue, model.id: config}
+    return replace(question, config_text=config_text, catalogue=catalogue)
+
+
+def fetch_one(model: str, revision: str | None) -> Checkpoint:
+    """Return a checkpoint from the hub, and keep it.
 
     Raises:
         InputError: It is not there, may not be read, or is no checkpoint.
         UnreachableError: The hub cannot be asked now.
     """
     from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
+    from shardwright.hub.places import hub_of  # noqa: PLC0415 - see above
     from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
 
+    hub = hub_of(os.environ)
     try:
-        return fetch(hub, model, revision)
+        found = fetch(hub, model, revision)
     except HubUnavailableError as error:
         raise UnreachableError(error.problem) from None
+    _keep(hub, (model, revision), found)
+    return found
 
 
-def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Named, Checkpoint]:
-    """Return the checkpoints of models and draft models that have no config in the catalogue or
-    their resource.
+def read_unknown(
+    resources: Iterable[tuple[str | None, ShardedModel, bool]], *, offline: bool
+) -> Mapping[Named, Checkpoint]:
+    """Return the checkpoints of models and draft models on the hub that have no config in the
+    catalogue or their resource: as they were read before, or from the hub. What is found is said on
+    stderr.
+
+    Args:
+        resources: Each with its file as for ``problem_of``, and whether there is a config for its
+            model elsewhere.
+        offline: Whether the hub must not be asked.
 
     Raises:
         InputError: For all of them, each with the file and the field that names the model.
         UnreachableError: The hub cannot be asked now.
     """
-    from shardwright.hub.places import hub_of  # noqa: PLC0415 - only where a hub is named
-
-    hub = hub_of(os.environ)
-    fetched: dict[Named, Checkpoint] = {}
+    found: dict[Named, Checkpoint] = {}
     problems: list[Problem] = []
-    for file, resource in resources:
-        for path, named in _unknown(resource):
-            if named in fetched:
+    for file, resource, given in resources:
+        for path, named in _unknown(resource, given=given):
+            if named in found:
                 continue
             try:
-                fetched[named] = fetch_one(hub, *named)
-                print_note(_what_was_fetched(named, fetched[named]))
+                found[named] = _read(named, offline=offline)
             except InputError as error:
-                problems += [_located(problem.under(path), file) for problem in error.problems]
+                problems += [problem_of(one.under(path), file, None) for one in error.problems]
+            except UnreachableError as error:
+                problem = problem_of(error.problem.under(path), file, None)
+                raise UnreachableError(problem) from None
     if problems:
         raise InputError(problems)
-    return fetched
+    return found
 
 
-def _located(problem: Problem, file: str) -> Problem:
-    return in_file(file, problem) if file else of_option(problem)
+def _read(named: Named, *, offline: bool) -> Checkpoint:
+    from shardwright.hub.checkpoint import fetch_config  # noqa: PLC0415 - see above
+    from shardwright.hub.kept import find_kept, kept_place  # noqa: PLC0415 - see above
+    from shardwright.hub.places import hub_of  # noqa: PLC0415 - see above
+    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
+
+    hub = hub_of(os.environ, offline=offline)
+    if kept := find_kept(kept_place(os.environ, hub), *named):
+        print_note(_what_is_kept(named, kept))
+        return kept.checkpoint
+    try:
+        found = fetch_config(hub, *named)
+    except HubUnavailableError as error:
+        raise UnreachableError(error.problem) from None
+    print_note(_what_was_read(named, found))
+    _keep(hub, named, found)
+    return found
+
+
+def _keep(hub: Hub, named: Named, checkpoint: Checkpoint) -> None:
+    from shardwright.hub.kept import keep, kept_place  # noqa: PLC0415 - see above
+
+    model, revision = named
+    if hub.offline:  # it is of a cache already
+        return
+    try:
+        keep(kept_place(os.environ, hub), model, checkpoint, newest=revision is None)
+    except OSError as error:
+        print_note(f"{model}: its config cannot be kept: {error.strerror or error}")
 
 
 def fetched_for(
     resource: ShardedModel, fetched: Mapping[Named, Checkpoint]
 ) -> dict[str, Mapping[str, object]]:
     """Return the configs of a resource by model id, as the catalogue has them."""
-    named = [named for _, named in _unknown(resource)]
+    named = [named for _, named in _unknown(resource, given=False)]
     return {
         one[0]: parse_config(fetched[one].config_text, source=one[0])
         for one in named
@@ -123,33 +184,50 @@ def fetched_for(
     }
 
 
-def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
+def _unknown(resource: ShardedModel, *, given: bool) -> Iterator[tuple[str, Named]]:
+    """Yield what is on the hub and not known here; ids of weights elsewhere are told nobody."""
     model = resource.spec.model
     speculation = resource.spec.engine.speculation
     draft = speculation.head if speculation else None
-    if model.config is None and model.config_map_ref is None and find_model(model.id) is None:
+    if (
+        not given
+        and model.config is None
+        and model.config_map_ref is None
+        and find_model(model.id) is None
+        and scheme_of(model.weights) == HUB
+    ):
         yield "spec.model.id", (model.id, model.revision)
+    commit = commit_of(draft.uri) if draft is not None else None
     if (
         draft is not None
+        and commit is not None
         and draft.config is None
         and draft.id != model.id
         and find_model(draft.id) is None
     ):
-        commit = commit_of(draft.uri)
-        pinned = commit[1] if commit and commit[0] == draft.id else None
+        pinned = commit[1] if commit[0] == draft.id else None
         yield "spec.engine.speculation.head.id", (draft.id, pinned)
 
 
-def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:
+def _what_is_kept(named: Named, kept: KeptCheckpoint) -> str:
     model, revision = named
-    pinned = "" if revision else ", the newest: spec.model.revision pins it"
+    newest = "" if revision else f"; 'shardwright fetch {model}' reads the newest"
     return (
-        f"{model}: {', '.join(checkpoint.files)} of commit "
-        f"{checkpoint.commit}{pinned}{_sizes(model, checkpoint)}"
+        f"{model}: config.json of commit {kept.checkpoint.commit}, read on "
+        f"{kept.since.isoformat()}{newest}"
     )
 
 
-def _sizes(model: str, checkpoint: Checkpoint) -> str:
+def _what_was_read(named: Named, checkpoint: Checkpoint) -> str:
+    model, revision = named
+    pinned = "" if revision else ", the newest: spec.model.revision pins it"
+    return f"{model}: {', '.join(checkpoint.files)} of commit {checkpoint.commit}{pinned}"
+
+
+def sizes_of(model: str, checkpoint: Checkpoint) -> str:
+    """Return how the tensors of a checkpoint compare with what is counted, empty without an index
+    or where the config cannot be used.
+    """
     if checkpoint.tensor_bytes is None:
         return ""
     try:
@@ -160,8 +238,17 @@ def _sizes(model: str, checkpoint: Checkpoint) -> str:
         return ""
     whole = format_bytes(checkpoint.tensor_bytes)
     return (
-        f"; its tensors have {whole} by {INDEX_FILE}, {format_bytes(counted)} are counted "
+        f"its tensors have {whole} by {INDEX_FILE}, {format_bytes(counted)} are counted "
         "(without scales of quantization)"
+    )
+
+
+def _config_twice() -> Problem:
+    return Problem(
+        code="ConfigTwice",
+        path="spec.model.config",
+        what="the model's config is in the manifest and in --config",
+        remedy="leave one of the two out",
     )
 
 

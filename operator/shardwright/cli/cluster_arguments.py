@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any, Protocol
 
-from shardwright.cli.connecting import add_connection, add_namespace
+from shardwright.cli.connecting import add_connection, add_namespace, add_offline
 from shardwright.cli.numbers import OutputForm, count_of
 
 STATUS_EXAMPLES = """\
@@ -136,6 +136,7 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
         "--operator-version", metavar="VERSION", help="fail unless this program is of that release"
     )
     command.add_argument("--settings", metavar="FILE", help="settings for all models, as for plan")
+    add_offline(command)
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)
     add_connection(command)

@@ -15,7 +15,7 @@ from typing import Final
 from shardwright import __version__
 from shardwright.cli.imports.names import kind_and_name
 from shardwright.cli.inputs import missing_files
-from shardwright.cli.typed import is_file, mistyped_options, typed_options
+from shardwright.cli.typed import is_file, mistyped_options, options_beside_files, typed_options
 from shardwright.errors import InputError, Problem
 
 
@@ -52,7 +52,7 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
             remedy="give its id, or a manifest with -f FILE",
         )
     elif model is None:
-        yield from map(_of_files_only, typed_options(arguments))
+        yield from map(_of_files_only, options_beside_files(arguments))
         yield from _manifest_of_files(arguments)
     elif files:
         yield Problem(
@@ -202,9 +202,10 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
         "--nodes": arguments.nodes,
         "--gpus": arguments.gpus,
         "--config": arguments.config,
-        "--fetch": arguments.fetch,
+        "--offline": arguments.offline,
         "--settings": arguments.settings,
         "-o manifest": arguments.output == "manifest",
+        **dict.fromkeys(typed_options(arguments), True),
     }
     for path in (name for name, value in given.items() if value):
         what, limit = ("is for a plan that is made here", "and with --server the operator makes it")

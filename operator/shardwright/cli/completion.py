@@ -146,9 +146,10 @@ def _of_kubeconfig(part: str) -> Completer:
 def _gpus(prefix: str, **_: Any) -> list[str]:
     from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
 
-    count, times, _rest = prefix.partition("x")
-    front = f"{count}x" if times and count.isdigit() else ""
-    return [front + found for found in load_gpus()]
+    before, comma, last = prefix.rpartition(",")
+    count, times, _rest = last.partition("x")
+    number = f"{count}x" if times and count.isdigit() else ""
+    return [f"{before}{comma}{number}{found}" for found in load_gpus()]
 
 
 COMPLETERS: Final[dict[str, Completer]] = {

@@ -68,6 +68,15 @@ def add_connection(
     _add_conditions(group)
 
 
+def add_offline(group: "argparse._ActionsContainer") -> None:
+    """Add the option that keeps the hub from being asked."""
+    group.add_argument(
+        "--offline",
+        action="store_true",
+        help="do not ask the hub for a model's config; 'fetch --help' says what it is told",
+    )
+
+
 def _add_conditions(group: ArgumentGroup) -> None:
     group.add_argument(
         "--insecure-skip-tls-verify",

@@ -66,7 +66,10 @@ def diff(arguments: Namespace) -> int:
     file = arguments.settings
     settings = name_the_file(file, partial(read_settings, read_text(file))) if file else Settings()
     wanted = tuple(_wanted(arguments, cluster))
-    differences = cluster.ask(lambda client: _differences(client, wanted, settings))
+    offline: bool = arguments.offline
+    differences = cluster.ask(
+        lambda client: _differences(client, wanted, settings, offline=offline)
+    )
     if arguments.output == "text":
         for index, difference in enumerate(differences):
             print_lines(
@@ -92,24 +95,24 @@ def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
 
 
 async def _differences(
-    client: Client, wanted: tuple[WantedModel, ...], settings: Settings
+    client: Client, wanted: tuple[WantedModel, ...], settings: Settings, *, offline: bool
 ) -> list[ModelDifference]:
     around = await read_live_surroundings(client, settings.stated)
-    return [await _difference(client, item, settings, around) for item in wanted]
+    return [await _difference(client, item, settings, around, offline=offline) for item in wanted]
 
 
 async def _difference(
-    client: Client, wanted: WantedModel, settings: Settings, around: Surroundings
+    client: Client, wanted: WantedModel, settings: Settings, around: Surroundings, *, offline: bool
 ) -> ModelDifference:
     live = await _live(client, wanted)
     before = None
     if live:
-        before = await _resolved(client, live, read_stored(live.content), settings)
+        before = await _resolved(client, live, read_stored(live.content), settings, offline=offline)
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
         resource = _as_wanted(wanted.content, model)
-        after = await _resolved(client, model, resource, settings)
+        after = await _resolved(client, model, resource, settings, offline=offline)
     if after is None:
         raise InputError([_not_there(wanted.name)])
     fields = tuple(changed_fields(before[0], after[0])) if before else ()
@@ -192,9 +195,9 @@ def _as_new(wanted: WantedModel) -> dict[str, Any]:
 
 
 async def _resolved(
-    client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
+    client: Client, model: LiveModel, resource: ShardedModel, settings: Settings, *, offline: bool
 ) -> tuple[ShardedModel, Subject]:
-    return resource, await read_subject(client, model, resource, settings)
+    return resource, await read_subject(client, model, resource, settings, offline=offline)
 
 
 def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:

@@ -10,9 +10,10 @@ from shardwright.api.plan_status import planned_nodes
 from shardwright.cli.changed_values import FieldChange
 from shardwright.cli.rehearsal import Fate, GroupFate, ModelDifference, ObjectChange
 from shardwright.documents import to_camel
+from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
-from shardwright.reporting.figures import format_layout, format_seconds
+from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.units import format_plural
 
@@ -218,7 +219,7 @@ def _shown(plan: Plan | None) -> dict[str, Any] | None:
     if plan is None:
         return None
     return {
-        "layout": format_layout(plan.layout),
+        "layout": copies(plan.layout),
         "product": plan.product,
         "nodes": list(planned_nodes(plan)),
     }

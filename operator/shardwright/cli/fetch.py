@@ -1,21 +1,20 @@
 """The command ``fetch``: a model's small files on the hub as a ConfigMap that a ShardedModel may
 name.
 
-It writes nothing to a cluster, and fetches no weights.
+It writes nothing to a cluster, fetches no weights, and keeps what it has read for the other
+commands.
 """
 
-import os
 import re
 from argparse import Namespace
 from typing import Any, Final
 
 from shardwright.api.weights import COMMIT, MODEL_ID
-from shardwright.cli.checkpoints import fetch_one
+from shardwright.cli.checkpoints import fetch_one, sizes_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.errors import InputError, Problem
 from shardwright.hub.checkpoint import Checkpoint
-from shardwright.hub.places import hub_of
 from shardwright.modelspec.checkpoint_files import index_of
 from shardwright.rendering.fetch_job import HUB_COMMIT, HUB_MODEL
 from shardwright.rendering.names import base_name
@@ -39,7 +38,7 @@ def fetch_config_map(arguments: Namespace) -> Exit:
         )
     if problems:
         raise InputError(problems)
-    checkpoint = fetch_one(hub_of(os.environ), model, revision)
+    checkpoint = fetch_one(model, revision)
     config_map = config_map_of(model, checkpoint)
     if arguments.output == "json":
         print_json(config_map)
@@ -50,6 +49,8 @@ def fetch_config_map(arguments: Namespace) -> Exit:
         f"set spec.model to {{id: {model}, revision: "
         f"{checkpoint.commit}, configMapRef: {{name: {name}}}}}"
     )
+    if sizes := sizes_of(model, checkpoint):
+        print_note(f"{model}: {sizes}")
     return Exit.PLAN
 
 

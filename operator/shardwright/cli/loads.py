@@ -14,10 +14,10 @@ from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_with_survey
+from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import tradeoff
-from shardwright.reporting.figures import format_layout
 from shardwright.resolving.subject import resolve
 
 ARRIVAL_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
@@ -125,7 +125,7 @@ def _point(
         return {"problem": _sentence(outcome.problem), "speeds": speeds}
     speed = outcome.performance
     return {
-        "chosen": _place(format_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
+        "chosen": _place(copies(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
         "carriesLoad": outcome.carries_load,
         "ttftSeconds": speed.ttft_seconds,
         "tpotSeconds": speed.tpot_seconds,
@@ -144,7 +144,7 @@ def _speeds(
     for one in surveyed:
         speed = tradeoff(one)
         if speed is not None and not one.codes:
-            place = _place(format_layout(one.layout), one.pool, one.layout.gpus, layouts)
+            place = _place(copies(one.layout), one.pool, one.layout.gpus, layouts)
             yield [
                 place,
                 _short(speed.tpot_seconds),

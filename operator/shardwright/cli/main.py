@@ -52,6 +52,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except UsageExit as exit_:
         _print_as_document((exit_.problem,), _typed_form(words))
         raise
+    arguments.words = [parser.prog, *words]
     if arguments.command is None:
         parser.print_help()
         return Exit.PLAN

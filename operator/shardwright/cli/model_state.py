@@ -21,7 +21,12 @@ ENGINE: Final = "engine"
 """The container that loads the weights."""
 
 _SUMMED_UP: Final = frozenset(
-    {ConditionType.READY, ConditionType.PLANNED, ConditionType.RECONCILING}
+    {
+        ConditionType.READY,
+        ConditionType.PLANNED,
+        ConditionType.RECONCILING,
+        ConditionType.REPLICAS_PLANNED,
+    }
 )
 """Conditions that are not worth a line while they are True."""
 

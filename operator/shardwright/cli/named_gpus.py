@@ -1,7 +1,8 @@
-"""GPUs named on the command line (``--gpus 16xH100``) as the Nodes that a cluster with them would
-show.
+"""GPUs named on the command line (``--gpus 16xH100,B200``) as the Nodes that a cluster with them
+would show.
 
-A product without a known size of node is refused unless that is given.
+All commands read them alike: so many of a kind, or without a number as many as the load needs. A
+product without a known size of node is refused unless that is given.
 """
 
 from __future__ import annotations
@@ -41,14 +42,19 @@ GPUS: Final = "--gpus"
 
 MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
 
+AS_NEEDED: Final = 1024
+"""GPUs of a kind that is named without a number: the load may need as many. Basis: assumed; the
+largest published deployments have a few hundred.
+"""
+
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}"
-_PRODUCT: Final = re.compile(_NAME, re.ASCII)
-_NAMED: Final = re.compile(rf"(-?[0-9]{{1,6}})x({_NAME})", re.ASCII)
+_NAMED: Final = re.compile(rf"(?:(-?[0-9]{{1,60}}) ?[xX] ?)?({_NAME})", re.ASCII)
+_TURNED: Final = re.compile(rf"({_NAME}?) ?[xX] ?([0-9]{{1,6}})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
-    """``count`` GPUs of one product; NVLink joins ``gpus_per_domain``, also across nodes."""
+    """``count`` GPUs of one product at most; NVLink joins ``gpus_per_domain``, also over nodes."""
 
     gpu: Gpu
     count: int
@@ -62,33 +68,22 @@ def read_named_gpus(
     *,
     gpus_per_node: int | None = None,
     network_gbps_per_gpu: float | None = None,
-    counted: bool = True,
 ) -> tuple[NamedGpus, ...]:
-    """Return the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product if not
-    ``counted``. A product is an id of the catalogue or any name for one.
+    """Return the GPUs that ``--gpus`` names, each as COUNTxGPU or GPU.
+
+    A product is an id of the catalogue or any name for one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
     """
-    parse = _counted if counted else _product
-    found: list[NamedGpus] = []
-    problems: list[Problem] = []
-    for text in texts:
-        parsed = parse(text.strip())
-        read = (
-            parsed
-            if isinstance(parsed, Problem)
-            else _read(
-                *parsed, gpus_per_node, network_gbps_per_gpu, example="8x" if counted else ""
-            )
-        )
-        if isinstance(read, Problem):
-            problems.append(read)
-        else:
-            found.append(read)
+    read = [_read(text.strip(), gpus_per_node, network_gbps_per_gpu) for text in texts]
+    found = tuple(gpus for gpus in read if isinstance(gpus, NamedGpus))
+    problems = [problem for problem in read if isinstance(problem, Problem)]
+    if not problems and (together := sum(gpus.count for gpus in found)) > MOST_GPUS:
+        problems = [_out_of_range(together)]
     if problems:
         raise InputError(problems)
-    return tuple(found)
+    return found
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
@@ -128,44 +123,42 @@ def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _counted(text: str) -> tuple[int, str] | Problem:
+def _read(
+    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
+) -> NamedGpus | Problem:
     match = _NAMED.fullmatch(text)
     if match is None:
-        return Problem(
-            code="GpusUnreadable",
-            path=GPUS,
-            what=f"{text!r:.80}",
-            limit="must be a number, x and a GPU",
-            remedy="write for example 16xH100",
-        )
-    count = int(match[1])
+        return _unreadable(text)
+    number, name = match[1], match[2]
+    count = int(number) if number else AS_NEEDED
     if not 1 <= count <= MOST_GPUS:
-        return Problem(
-            code="OutOfRange",
-            path=GPUS,
-            what=f"{count:,} GPUs",
-            limit=f"must be from 1 to {MOST_GPUS:,}",
-        )
-    return count, match[2]
+        return _out_of_range(count)
+    example = f"{number}x" if number else ""
+    return _of_product(name, count, gpus_per_node, network_gbps_per_gpu, example=example)
 
 
-def _product(text: str) -> tuple[int, str] | Problem:
-    match = _NAMED.fullmatch(text)
-    if _PRODUCT.fullmatch(text) and match is None:
-        return 1, text
-    limit = "has a number, which is what size finds" if match else "must be a GPU"
+def _out_of_range(count: int) -> Problem:
+    return Problem(
+        code="OutOfRange",
+        path=GPUS,
+        what=f"{count:,} GPUs",
+        limit=f"must be from 1 to {MOST_GPUS:,}",
+    )
+
+
+def _unreadable(text: str) -> Problem:
     return Problem(
         code="GpusUnreadable",
         path=GPUS,
         what=f"{text!r:.80}",
-        limit=limit,
-        remedy=f"write {match[2]}" if match else "write for example H100",
+        limit="must be a GPU, or a number, x and a GPU",
+        remedy="write for example H100 or 8xH100,16xB200",
     )
 
 
-def _read(
-    count: int,
+def _of_product(
     name: str,
+    count: int,
     gpus_per_node: int | None,
     network_gbps_per_gpu: float | None,
     *,
@@ -248,7 +241,10 @@ def _unknown(name: str, example: str) -> Problem:
             limit=f"may be {' or '.join(ids)}",
             remedy=f"write for example {example}{ids[-1]}",
         )
-    near = nearest_gpus(name)
+    turned = _TURNED.fullmatch(name)
+    near = (
+        (f"{turned[2]}x{turned[1]}",) if turned and catalogue_ids(turned[1]) else nearest_gpus(name)
+    )
     remedy = f"did you mean {' or '.join(near)}?" if near else "'shardwright gpus' lists them"
     return Problem(
         code="GpuUnknown",

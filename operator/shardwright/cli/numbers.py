@@ -18,6 +18,15 @@ def count_of(text: str) -> int:
     return int(text)
 
 
+def parts_of(text: str) -> list[str]:
+    """Return the parts of a list.
+
+    >>> parts_of("8xH100, B200")
+    ['8xH100', 'B200']
+    """
+    return [part.strip() for part in text.split(",")]
+
+
 def gbps_of(text: str) -> float:
     """Return a rate in Gbit/s."""
     try:

@@ -26,16 +26,11 @@ from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, condition_of, is_planned, read_model
 from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import GivenModel, given_models
+from shardwright.cli.next_command import after_plan
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.plan import PlannedModel, explanation_of
-from shardwright.cli.plan_forms import (
-    PlanRow,
-    plans_at_a_glance,
-    plans_table,
-    print_names,
-    where_words_are_explained,
-)
+from shardwright.cli.plan import PlannedModel, screen_of_answer
+from shardwright.cli.plan_forms import PlanRow, plans_at_a_glance, plans_table, print_names
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
@@ -43,9 +38,10 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
-from shardwright.reporting.explanation import Explanation, Fact, explain
+from shardwright.reporting.explanation import Fact
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
-from shardwright.reporting.text import to_lines
+from shardwright.reporting.screen import Screen, screen_of
+from shardwright.reporting.screen_text import screen_lines
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject
 
@@ -87,15 +83,17 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         sys.exit(TERMINATED)
     if arguments.output == "text":
         planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
+        every, width = all(is_planned(live.content) for live in found), width_of_output()
+        closing = after_plan(arguments, planned=every, width=width)
         for index, copy in enumerate(planned):
-            print_lines([*([Line()] if index else []), *_lines(copy)])
+            last = closing if len(found) == 1 else ()
+            print_lines([*([Line()] if index else []), *_lines(copy, last)])
         if len(found) > 1:
             rows = [
                 row_of(copy.live, copy.subject.request if copy.subject else None)
                 for copy in planned
             ]
-            print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
-        print_lines(where_words_are_explained())
+            print_lines([Line(), *plans_at_a_glance(rows, width), *closing])
     elif arguments.output == "wide":
         print_lines(plans_table(map(row_of, found)))
     elif arguments.output == "name":
@@ -192,7 +190,7 @@ async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> 
 
 async def _subject(client: Client, live: LiveModel) -> Subject | None:
     with suppress(ApiError, InputError):
-        return await read_subject(client, live, read_stored(live.content), Settings())
+        return await read_subject(client, live, read_stored(live.content), Settings(), offline=True)
     return None
 
 
@@ -255,13 +253,13 @@ def _name(model: LiveModel) -> str:
     )
 
 
-def _lines(copy: PlannedCopy) -> list[Line]:
+def _lines(copy: PlannedCopy, closing: Sequence[Line]) -> list[Line]:
     model = copy.live
     width = width_of_output()
     content = model.content
     if is_planned(content) and model.record:
-        explanation = explanation_of_copy(copy, model.record)
-        return to_lines(explanation, title=_name(model), width=width)
+        screen = screen_of_copy(copy, model.record)
+        return screen_lines(screen, title=_name(model), width=width, closing=closing)
     planned = condition_of(content, ConditionType.PLANNED)
     role = Role.HEADLINE if is_planned(content) else Role.REFUSAL
     headline = f"{_name(model)}: {planned.get('message') or planned.get('reason')}"
@@ -281,27 +279,27 @@ def _lines(copy: PlannedCopy) -> list[Line]:
             line(Span("Ruled out", Role.SECTION)),
             *table(("REASON", "LAYOUTS", "NEAREST MISS"), rows, width=width),
         ]
-    return lines
+    return [*lines, *closing]
 
 
-def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
-    """Return the explanation of the operator's plan, with what this program does not know said."""
+def screen_of_copy(copy: PlannedCopy, record: PlanRecord) -> Screen:
+    """Return the first screen of the operator's plan, with what this program does not know said."""
     live, subject, report = copy.live, copy.subject, record.report()
     if subject is None:
         engine = mapping(mapping(live.content.get("status")).get("engine"))
         model = live.content["spec"]["model"]["id"]
         served = f"{model}, on {engine.get('name')} {engine.get('version')}"
         facts = Fact(label="Model", value=served), Fact(label="Load", value=_UNKNOWN)
-        explanation = explain(report)
-        return replace(explanation, facts=(*facts, *explanation.facts))
+        screen = screen_of(report)
+        return replace(screen, facts=(*facts, *screen.facts))
     around = copy.surroundings
     seen = around if isinstance(around, Surroundings) else Surroundings(nodes=(), usage=())
     inventory = take_stock(subject, seen.nodes, seen.usage, list(seen.reservations))
-    explanation = explanation_of(PlannedModel(subject=subject, inventory=inventory, report=report))
+    screen = screen_of_answer(PlannedModel(subject=subject, inventory=inventory, report=report))
     if isinstance(around, Surroundings):
-        return explanation
+        return screen
     said = Fact(label="Nodes", value=f"{around}: {_NOT_SHOWN}")
-    return replace(explanation, facts=(*explanation.facts, said))
+    return replace(screen, facts=(*screen.facts, said))
 
 
 def document(model: LiveModel) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The commands ``plan`` and ``render``: files or a cluster in, text or objects out, by the
 operator's pipeline.
 
-A ShardedModel given twice, or a config for a model that has one, is refused.
+A ShardedModel given twice is refused, and so is ``--config`` for one that has a config.
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
-    BY_CONFIG,
-    BY_CONFIG_MAP,
-    BY_FETCH,
-    NOTHING,
     Named,
-    fetch_unknown,
     fetched_for,
+    problem_of,
     read_config,
-    with_ways_to_read,
+    read_unknown,
+    with_config,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import STDIN, Given, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import STDIN, Given, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_gpus, read_named_gpus
 from shardwright.cli.namespaces import given_models, placed_in
+from shardwright.cli.next_command import after_plan
 from shardwright.cli.output import (
     print_error,
     print_json,
@@ -42,24 +40,42 @@ from shardwright.cli.plan_forms import (
     plans_table,
     print_documents,
     print_names,
-    where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
-from shardwright.cli.typed import names_live_model, of_option, read_typed, typed_manifest
+from shardwright.cli.typed import (
+    field_as_typed,
+    names_live_model,
+    of_option,
+    read_typed,
+    typed_manifest,
+    with_typed_layout,
+)
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability, lacking
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
-from shardwright.planning.report import Plan, Report
+from shardwright.modelspec.parse import folder_text
+from shardwright.pipeline import (
+    Supply,
+    bundle_for,
+    compared,
+    plan_serving,
+    plan_with_survey,
+    with_ways_out,
+)
+from shardwright.planning.comparison import Comparison
+from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
 from shardwright.rendering.names import base_name
+from shardwright.reporting.comparison import side_by_side
+from shardwright.reporting.due import SECRET, Due, Point, points
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
+from shardwright.reporting.screen import Screen, screen_of
+from shardwright.reporting.screen_text import screen_lines
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
@@ -81,11 +97,13 @@ _PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
-    """A ShardedModel with everything found out about it."""
+    """A ShardedModel with everything found out about it; ``typed``: its fields are options."""
 
     subject: Subject
     inventory: Inventory
     report: Report
+    typed: bool = False
+    comparison: Comparison | None = None
 
     @property
     def name(self) -> str:
@@ -99,9 +117,9 @@ class PlanInputs:
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
-    config_text: str | None  # of --config: for every model without one
+    config_text: str | None  # of --config: for every model whose spec has none
     config_file: str | None
-    fetched: "Mapping[Named, Checkpoint]"  # of --fetch
+    fetched: "Mapping[Named, Checkpoint]"  # of the hub
     settings: Settings
     cluster: "Target | None"
     surroundings: Surroundings
@@ -118,31 +136,35 @@ def plan(arguments: Namespace) -> Exit:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
-            [plan_document(answer.subject, answer.report) for answer in answers], arguments.output
+            [plan_document(answer.subject, answer.report, answer.comparison) for answer in answers],
+            arguments.output,
         )
     else:
-        _print_for_people(answers, arguments.output, full=False)
+        width = width_of_output()
+        planned = not any(refusal for answer in answers for refusal in _refusals(answer))
+        closing = after_plan(arguments, planned=planned, width=width)
+        named = bool(arguments.gpus)
+        _print_for_people(answers, arguments.output, partial(_screen, named=named), closing)
     return exit_of(answers)
 
 
-def _print_for_people(answers: Sequence[PlannedModel], form: str, *, full: bool) -> None:
+def _print_for_people(
+    answers: Sequence[PlannedModel],
+    form: str,
+    lines_of: Callable[[PlannedModel, Sequence[Line]], list[Line]],
+    closing: Sequence[Line] = (),
+) -> None:
     if form == "wide":
         print_lines(plans_table(map(_plan_row, answers)))
     elif form == "name":
         print_names(answer.name for answer in answers)
+    elif len(answers) == 1:
+        print_lines(lines_of(answers[0], closing))
     else:
-        _print_text(answers, full=full)
-
-
-def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
-    for index, answer in enumerate(answers):
-        if index:
-            print_lines([Line()])
-        print_lines(_lines(answer, full=full))
-    if len(answers) > 1:
+        for answer in answers:
+            print_lines([*lines_of(answer, ()), Line()])
         rows = [_plan_row(answer) for answer in answers]
-        print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
-    print_lines(where_words_are_explained())
+        print_lines([*plans_at_a_glance(rows, width_of_output()), *closing])
 
 
 def _plan_row(answer: PlannedModel) -> PlanRow:
@@ -155,18 +177,30 @@ def _plan_row(answer: PlannedModel) -> PlanRow:
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
-    """Print the typed model as a ShardedModel, and on stderr its plan's warnings. Without a plan
-    print only the reason, as a pipe into kubectl hides the exit code.
+    """Print the typed model as a ShardedModel, and on stderr what is to be done first. Without a
+    plan print only the reason, as a pipe into kubectl hides the exit code.
     """
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return
+    manifest = typed_manifest(arguments)
     for answer in answers:
-        for warning in getattr(answer.report.outcome, "warnings", ()):
-            print_note(f"{answer.name}: {warning}")
-    print_yaml([typed_manifest(arguments)])
+        for point in points_of(answer, named=bool(arguments.gpus)):
+            said = " ".join(filter(None, (point.said, point.command)))
+            print_note(f"{answer.name}: {said}")
+            if point.due is Due.GATED:
+                manifest["spec"]["model"]["weights"] = {"secretRef": {"name": SECRET}}
+    print_yaml([manifest])
+
+
+def points_of(answer: PlannedModel, *, named: bool) -> tuple[Point, ...]:
+    """Return everything to be done before a plan is applied."""
+    outcome = answer.report.outcome
+    if not isinstance(outcome, Plan):
+        return ()
+    return points(outcome, answer.subject.request, answer.inventory, named=named)
 
 
 def exit_of(answers: Sequence[PlannedModel]) -> Exit:
@@ -182,12 +216,14 @@ def explain(arguments: Namespace) -> Exit:
     """Print everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output not in {"json", "yaml"}:
-        _print_for_people(answers, arguments.output, full=True)
+        _print_for_people(answers, arguments.output, _explained)
         return exit_of(answers)
     from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
     documents = [
-        explanation_document(answer.subject, answer.report, drawn_explanation_of(answer))
+        explanation_document(
+            answer.subject, answer.report, drawn_explanation_of(answer), answer.comparison
+        )
         for answer in answers
     ]
     print_documents(documents, arguments.output)
@@ -245,7 +281,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     resources = tuple(_typed(arguments, cluster) if typed else _given(arguments, wanted, cluster))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
-    return PlanInputs(
+    inputs = PlanInputs(
         resources=resources,
         config_maps={
             _key(source.content): source.content
@@ -254,12 +290,26 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         },
         config_text=read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
-        fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
+        fetched={},
         settings=settings,
         cluster=cluster,
         surroundings=_with_stated(_surroundings(arguments, cluster, there, settings), arguments),
         named_gpus=named,
     )
+    return _with_unknown(inputs, offline=arguments.offline)
+
+
+def _with_unknown(inputs: PlanInputs, *, offline: bool) -> PlanInputs:
+    """Return the inputs with the checkpoints of models whose config is nowhere else."""
+    resources = (
+        (file, resource, inputs.config_text is not None or _has_config(resource, inputs))
+        for file, resource in inputs.resources
+    )
+    return replace(inputs, fetched=read_unknown(resources, offline=offline))
+
+
+def _has_config(resource: ShardedModel, inputs: PlanInputs) -> bool:
+    return _config_text(resource, inputs) is not None
 
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
@@ -269,17 +319,18 @@ def _named_inputs(arguments: Namespace) -> PlanInputs:
     cluster: Target = arguments.target
     named = read_named(cluster, arguments.model, settings.stated)
     resources = ((arguments.model, named.resource),)
-    return PlanInputs(
+    inputs = PlanInputs(
         resources=resources,
         config_maps={},
         config_text=read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
-        fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
+        fetched={},
         settings=settings,
         cluster=cluster,
         surroundings=_with_stated(named.surroundings, arguments),
         standing=named.record,
     )
+    return _with_unknown(inputs, offline=arguments.offline)
 
 
 def _surroundings(
@@ -324,7 +375,7 @@ def _given(
     for one in given_models(
         sources, arguments.filename, arguments.namespace, lambda: _namespace(cluster)
     ):
-        yield one.file, one.resource
+        yield one.file, with_typed_layout(one.resource, arguments)
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
@@ -356,17 +407,26 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
-    for subject in subjects:
-        named = inputs.named_gpus
+    for (file, _), subject in zip(inputs.resources, subjects, strict=True):
+        named, around = inputs.named_gpus, inputs.surroundings
         asked = on_named_gpus(subject, named) if named else subject
-        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        restock = partial(
+            take_stock, facts=around.nodes, usage=around.usage, reservations=tuple(kept)
+        )
+        inventory = restock(asked)
         report = (
             inputs.standing.report()
             if inputs.standing
             else _with_assumed(plan_serving(subject, inventory), inputs)
         )
+        supply = Supply(inventory=inventory, restock=restock)
         answer = PlannedModel(
-            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report)
+            subject=subject,
+            inventory=inventory,
+            report=with_ways_out(asked, supply, report),
+            typed=not file,
+            # A plan of record holds GPUs that its best rival could not have.
+            comparison=None if inputs.standing else compared(subject, inventory, report),
         )
         kept += _kept(answer)
         answers.append(answer)
@@ -392,18 +452,9 @@ def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
         lacks = inputs.surroundings.lacking
         return resolve(replace(question, settings=inputs.settings, lacking=lacks))
     except InputError as error:
-        raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
-
-
-def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
-    of_config = "spec.model.id."
-    ways = (BY_FETCH, BY_CONFIG, *((BY_CONFIG_MAP,) if file else ()))
-    problem = with_ways_to_read(problem, *ways)
-    if inputs.config_file and problem.path.startswith(of_config):
-        return in_file(
-            inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config))
-        )
-    return in_file(file, problem) if file else of_option(problem)
+        raise InputError(
+            problem_of(problem, file, inputs.config_file) for problem in error.problems
+        ) from None
 
 
 def _kept(answer: PlannedModel) -> Iterator[Any]:
@@ -414,26 +465,13 @@ def _kept(answer: PlannedModel) -> Iterator[Any]:
 
 def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
     """Return the question of a resource, with its model's config if that is not built in."""
-    if inputs.config_text is not None:
-        return _question_with_config(resource, inputs.config_text)
-    catalogue = fetched_for(resource, inputs.fetched)
     version = kept_default(inputs.standing.default_of_spec) if inputs.standing else None
-    return Question(
-        resource=resource,
-        config_text=_config_text(resource, inputs),
-        catalogue=catalogue,
-        kept_version=version,
+    question = Question(
+        resource=resource, catalogue=fetched_for(resource, inputs.fetched), kept_version=version
     )
-
-
-def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
-    model = resource.spec.model
-    if model.config is not None:
-        raise InputError([_config_twice("is in the manifest and in --config", "spec.model.config")])
-    if find_model(model.id) is not None:
-        raise InputError([_config_twice("is built in, and in --config", "spec.model.id")])
-    config = parse_config(config_text, source=model.id)
-    return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
+    if inputs.config_text is not None:
+        return with_config(question, inputs.config_text)
+    return replace(question, config_text=_config_text(resource, inputs))
 
 
 def _read_settings(file: str) -> Settings:
@@ -466,8 +504,25 @@ def explanation_of(answer: PlannedModel) -> Explanation:
         f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
         f"parameters, on {engine}"
     )
-    explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
+    report = _as_typed(answer.report) if answer.typed else answer.report
+    explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+
+
+def _as_typed(report: Report) -> Report:
+    """Return a report that names the fields of a typed model by their options."""
+    outcome, costly = report.outcome, tuple(map(_named_as_typed, report.costly))
+    if isinstance(outcome, Plan):
+        return replace(report, costly=costly)
+    ways = outcome.ways_out or WaysOut()
+    ways = replace(ways, without=tuple(map(_named_as_typed, ways.without)))
+    return replace(
+        report, outcome=replace(outcome, problem=of_option(outcome.problem), ways_out=ways)
+    )
+
+
+def _named_as_typed(found: WithoutFields) -> WithoutFields:
+    return replace(found, fields=tuple(map(field_as_typed, found.fields)))
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
@@ -492,8 +547,35 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
     )
 
 
-def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
-    return to_lines(_with_mode(answer), title=answer.name, width=width_of_output(), full=full)
+def _explained(answer: PlannedModel, closing: Sequence[Line]) -> list[Line]:
+    width = width_of_output()
+    lines = to_lines(_with_mode(answer), title=answer.name, width=width)
+    return [*lines, *_beside_the_best(answer, width), *closing]
+
+
+def _beside_the_best(answer: PlannedModel, width: int) -> list[Line]:
+    if answer.comparison is None:
+        return []
+    return [Line(), *side_by_side(answer.report.outcome, answer.comparison, width)]
+
+
+def _screen(answer: PlannedModel, closing: Sequence[Line], *, named: bool) -> list[Line]:
+    screen, width = screen_of_answer(answer, named=named), width_of_output()
+    lines = screen_lines(screen, title=answer.name, width=width, closing=closing)
+    return [*lines, *_beside_the_best(answer, width)]
+
+
+def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
+    """Return the first screen of an answer, beginning with the model that is served; ``named``: its
+    GPUs were named on the command line.
+    """
+    subject = answer.subject
+    screen = screen_of(
+        answer.report, request=subject.request, inventory=answer.inventory, named=named
+    )
+    served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
+    mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
+    return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
@@ -519,12 +601,3 @@ def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
     metadata = {key: value for key, value in item["metadata"].items() if key != "ownerReferences"}
     return with_content_hash({**item, "metadata": metadata})
-
-
-def _config_twice(where: str, path: str) -> Problem:
-    return Problem(
-        code="ConfigTwice",
-        path=path,
-        what=f"the model's config {where}",
-        remedy="leave --config away, or put it into spec.model.config",
-    )

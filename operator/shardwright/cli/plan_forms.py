@@ -1,15 +1,14 @@
 """Plans as a table, and as documents for programs."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_lines, print_yaml
+from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
-from shardwright.reporting.figures import format_count, format_layout, format_seconds, short_layout
+from shardwright.reporting.figures import format_count, format_seconds, short_layout
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.reporting.shortfall import missed
 from shardwright.units import format_plural
@@ -40,7 +39,7 @@ def _row(row: PlanRow) -> tuple[str, ...]:
         return (*["-"] * 7, _shortfall(row))
     speed = outcome.performance
     return (
-        format_layout(outcome.layout),
+        copies(outcome.layout),
         f"{outcome.layout.gpus:,}",
         f"{len({name for group in outcome.groups for name in group}):,}",
         outcome.product,
@@ -58,14 +57,6 @@ def plans_at_a_glance(rows: Sequence[PlanRow], width: int) -> Iterator[Line]:
     cells = [(row.name, *_short_row(row.outcome)) for row in rows]
     yield from table(header, cells, width=width)
     yield from said_of_rows(((row.name, _shortfall(row)) for row in rows), width)
-
-
-def where_words_are_explained() -> list[Line]:
-    """Return a pointer to the page that explains the words of a plan, for a terminal."""
-    if not sys.stdout.isatty():
-        return []
-    said = Span(f"{WORDS_PAGE} explains each part and word", Role.FAINT)
-    return [Line(), line(said)]
 
 
 def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:

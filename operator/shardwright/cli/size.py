@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,13 @@ from math import ceil, inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
-from shardwright.cli.checkpoints import BY_FETCH, fetch_unknown, fetched_for, with_ways_to_read
+from shardwright.cli.checkpoints import (
+    fetched_for,
+    problem_of,
+    read_config,
+    read_unknown,
+    with_config,
+)
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
@@ -27,12 +33,15 @@ from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
-from shardwright.planning.planner import make_plan
+from shardwright.planning.phrases import copies
+from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
-from shardwright.planning.sizing import SizedOutcome, fewest, size
+from shardwright.planning.select import most_served
+from shardwright.planning.sizing import FrontPoint, Instance, Step, front, instance_of, steps_of
+from shardwright.planning.survey import survey
 from shardwright.reporting.explanation import request_facts
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
+from shardwright.reporting.figures import format_count, format_seconds
 from shardwright.reporting.lines import (
     GAP,
     UNDER,
@@ -61,19 +70,24 @@ ABOUT_USUAL: Final = (
     "Only these were compared; --gpus names others, and 'shardwright gpus' lists them"
 )
 
-MOST_GPUS: Final = 1024
-"""Where the search ends. Basis: assumed; the largest published deployments have a few hundred."""
-
-
 ABOUT_PRICES: Final = (
-    "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
-    "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
+    "PRICE: hourly cost, one H100 = 1 (public price lists; *: assumed from the data sheet); "
+    "state your own prices as gpuHourPrices in --settings"
 )
 
+
+ABOUT_NODES: Final = (
+    "NODES: the whole nodes that these GPUs stand in, and what an hour of all of their GPUs costs"
+)
 
 ABOUT_SLICES: Final = (
     "MIG: these are slices of GPUs, and cost as much as the whole GPUs that they are cut from"
 )
+
+COST_ERROR: Final = 0.10
+"""Share by which costs differ that predictions do not tell apart. Basis: the median error of
+throughput (docs/benchmarks/accuracy.md), to which the number of GPUs is proportional.
+"""
 
 
 class Counted(StrEnum):
@@ -90,8 +104,8 @@ _PRICE_HEADERS: Final = {
     Counted.GPUS: (),
 }
 _CHEAPEST: Final = {
-    Counted.STATED: ", cheapest",
-    Counted.RELATIVE: ", cheapest by relative prices",
+    Counted.STATED: " (cheapest)",
+    Counted.RELATIVE: " (cheapest by relative prices)",
     Counted.GPUS: "",
 }
 
@@ -101,13 +115,32 @@ class Sized:
     """The findings for a product; ``gpu_hour_price`` is None if the settings state none."""
 
     named: NamedGpus
-    steps: tuple[SizedOutcome, ...]
+    outcome: Plan | NoPlan
     gpu_hour_price: float | None
+    instance: Instance | None = None
+    steps: tuple[Step, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
 
     @property
-    def best(self) -> SizedOutcome | None:
-        """Return the step with the fewest GPUs that carry the load."""
-        return fewest(self.steps)
+    def plan(self) -> Plan | None:
+        """Return the plan, None if it does not carry the load."""
+        carries = isinstance(self.outcome, Plan) and self.outcome.carries_load
+        return self.outcome if isinstance(self.outcome, Plan) and carries else None
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs that carry the load, 0 if no number does."""
+        return self.plan.layout.gpus if self.plan else 0
+
+    @property
+    def nodes(self) -> int:
+        """Return the nodes that these GPUs stand in."""
+        return len({name for group in self.plan.groups for name in group}) if self.plan else 0
+
+    @property
+    def bought(self) -> int:
+        """Return all GPUs of these nodes."""
+        return self.nodes * self.named.gpus_per_node
 
     @property
     def sliced(self) -> bool:
@@ -115,49 +148,32 @@ class Sized:
         return self.named.gpu.whole is not None
 
     @property
-    def paid(self) -> int:
-        """Return how many are paid for: of slices all on their GPUs, which are sold whole."""
-        if self.best is None:
-            return 0
-        return self.whole_gpus * self.named.gpu.slices
+    def relative_price(self) -> GpuPrice:
+        """Return the price of a GPU per hour, in hours of an H100."""
+        return relative_price(self.named.gpu)
 
-    @property
-    def whole_gpus(self) -> int:
-        """Return the number of whole GPUs behind the fewest."""
-        return ceil(self.best.gpus / self.named.gpu.slices) if self.best else 0
-
-    @property
-    def hour_price(self) -> float | None:
-        """Return the price of the fewest GPUs per hour."""
-        if self.best is None or self.gpu_hour_price is None:
-            return None
-        return self.paid * self.gpu_hour_price
-
-    @property
-    def relative_price(self) -> GpuPrice | None:
-        """Return the price of the fewest GPUs per hour, in hours of an H100."""
-        if self.best is None:
-            return None
-        each = relative_price(self.named.gpu)
-        return replace(each, per_hour=self.paid * each.per_hour)
+    def price(self, by: Counted, gpus: int) -> float:
+        """Return what so many GPUs cost an hour by a measure; slices, which are sold whole, as all
+        on their GPUs.
+        """
+        each = {Counted.STATED: self.gpu_hour_price, Counted.RELATIVE: self.relative_price.per_hour}
+        slices = self.named.gpu.slices
+        return ceil(gpus / slices) * slices * (each.get(by) or 1.0)
 
     def counts(self, by: Counted) -> float:
-        """Return the cost of the fewest GPUs by a measure; infinite if no number suffices."""
-        if self.best is None:
-            return inf
-        relative = self.relative_price.per_hour if self.relative_price else None
-        found = {Counted.STATED: self.hour_price, Counted.RELATIVE: relative}.get(by)
-        return self.best.gpus if found is None else found
+        """Return the cost of the GPUs that carry the load by a measure; infinite if none do."""
+        return self.price(by, self.gpus) if self.plan else inf
 
 
 def print_size(arguments: Namespace) -> Exit:
-    """Print the fewest GPUs of each product that carry the load; 1 if none do."""
+    """Print the GPUs of each product that carry the load, as ``plan`` takes them; 1 if none do."""
     settings = _settings(arguments)
-    named = read_named_gpus(
-        arguments.gpus or USUAL,
-        counted=False,
-        gpus_per_node=arguments.nodes_of,
-        network_gbps_per_gpu=arguments.network,
+    named = _of_one_kind(
+        read_named_gpus(
+            arguments.gpus or USUAL,
+            gpus_per_node=arguments.nodes_of,
+            network_gbps_per_gpu=arguments.network,
+        )
     )
     subject = _subject(arguments, settings)
     prices = estimator_of(subject.model, subject.request, subject.traits)
@@ -175,11 +191,11 @@ def print_size(arguments: Namespace) -> Exit:
             print_lines(_wide(found, subject.request))
         case "name":
             for sized in found:
-                if sized.best:
-                    print_text(f"{sized.best.gpus}x{sized.named.gpu.id}")
+                if sized.plan:
+                    print_text(f"{sized.bought}x{sized.named.gpu.id}")
         case form:
-            print_document("GpuSizes", _document(arguments, subject, found), form)
-    return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
+            print_document("GpuSizes", _document(arguments, subject, found, by), form)
+    return Exit.PLAN if any(sized.plan for sized in found) else Exit.NOTHING_FITS
 
 
 def _settings(arguments: Namespace) -> Settings:
@@ -190,59 +206,74 @@ def _settings(arguments: Namespace) -> Settings:
 
 
 def _subject(arguments: Namespace, settings: Settings) -> Subject:
-    """Return the question for any number of GPUs, all of them to be used.
+    """Return the question for any number of GPUs.
 
     Raises:
         InputError: The model is not known, or does not take the load.
     """
-    manifest = typed_manifest(arguments)
-    manifest["spec"]["budget"] = {"gpus": MOST_GPUS, "fill": True}
-    resource = read_typed(manifest)
-    fetched: Mapping[str, Mapping[str, object]] = {}
-    if arguments.fetch:
-        fetched = fetched_for(resource, fetch_unknown((("", resource),)))
+    resource = read_typed(typed_manifest(arguments))
+    config = read_config(arguments.config) if arguments.config else None
+    unknown = ((("", resource, config is not None)),)
+    fetched = fetched_for(resource, read_unknown(unknown, offline=arguments.offline))
+    question = Question(resource=resource, settings=settings, catalogue=fetched)
     try:
-        return resolve(Question(resource=resource, settings=settings, catalogue=fetched))
+        return resolve(question if config is None else with_config(question, config))
     except InputError as error:
         raise InputError(
-            of_option(with_ways_to_read(problem, BY_FETCH)) for problem in error.problems
+            problem_of(problem, "", arguments.config) for problem in error.problems
         ) from None
+
+
+def _of_one_kind(named: Sequence[NamedGpus]) -> tuple[NamedGpus, ...]:
+    """Return the GPUs with those of one kind counted together."""
+    found: dict[str, NamedGpus] = {}
+    for gpus in named:
+        before = found.get(gpus.gpu.id)
+        found[gpus.gpu.id] = replace(gpus, count=gpus.count + (before.count if before else 0))
+    return tuple(found.values())
 
 
 def _size(
     subject: Subject, prices: Prices, named: NamedGpus, stated: Stated, tell: Callable[[str], None]
 ) -> Sized:
-    """Return the fewest GPUs of a product, and the outcome with more.
+    """Return what ``plan`` would take of a product, and how that grows with the load.
 
-    ``prices``, of this model and load, are computed once for all numbers and products.
+    ``prices``, of this model and load, are computed once for all products.
     """
+    tell(named.gpu.id)
     asked = on_named_slices(subject, [named])
-
-    def ask(gpus: int) -> Plan | NoPlan:
-        tell(f"{gpus} x {named.gpu.id}")
-        nodes = read_nodes(nodes_of([replace(named, count=gpus)]), stated)
-        stock = take_stock(asked, nodes, (), ())
-        space = replace(subject.request.space, max_gpus=gpus)
-        request = replace(subject.request, space=space)
-        return make_plan(subject.model, stock, request, subject.traits, prices).outcome
-
-    return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=stated.price_of(named.gpu))
+    stock = take_stock(asked, read_nodes(nodes_of([named]), stated), (), ())
+    considered = consider(subject.model, stock, subject.request, subject.traits, prices)
+    outcome = choose(considered).outcome
+    sized = Sized(named=named, outcome=outcome, gpu_hour_price=stated.price_of(named.gpu))
+    if isinstance(outcome, NoPlan):
+        return sized
+    instance = instance_of(outcome, considered)
+    return replace(
+        sized,
+        instance=instance,
+        steps=steps_of(outcome, instance, subject.request) if instance else (),
+        front=front(survey(considered), subject.request),
+    )
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
     """Return the measure that compares the products that carry the load: stated prices if all have
     one, as in ``plan``.
     """
-    carrying = [sized for sized in found if sized.best]
-    if any(sized.hour_price is not None for sized in carrying) and all(
-        sized.hour_price is not None for sized in carrying
-    ):
+    carrying = [sized for sized in found if sized.plan]
+    if carrying and all(sized.gpu_hour_price is not None for sized in carrying):
         return Counted.STATED
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
-_COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
-"""Columns of every table of sizes."""
+def equals(found: Sequence[Sized], by: Counted) -> tuple[Sized, ...]:
+    """Return the products that cost as much as the cheapest, which is first, within the error."""
+    first, *others = found
+    if by is Counted.GPUS:
+        return ()
+    most = first.counts(by) * (1 + COST_ERROR)
+    return tuple(sized for sized in others if sized.plan and sized.counts(by) <= most)
 
 
 def _lines(
@@ -250,71 +281,99 @@ def _lines(
 ) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
-    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
+    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.plan else Role.REFUSAL)
     yield from fact_lines(request_facts(request), width)
     yield Line()
-    yield from _products(found, by, width)
+    yield from _products(found, request, by, width)
     yield from said_of_rows(
-        ((sized.named.gpu.id, _why_not(sized, request)) for sized in found), width
+        ((sized.named.gpu.id, _said(sized, found, request, by)) for sized in found), width
     )
     notes = (
         *((ABOUT_PRICES,) if by is Counted.RELATIVE else ()),
+        *((ABOUT_NODES,) if by is not Counted.GPUS else ()),
         *((ABOUT_SLICES,) if any(sized.sliced for sized in found) else ()),
         *(() if arguments.gpus else (ABOUT_USUAL,)),
     )
     for note in notes:
         yield Line()
         yield from paragraph(note, width=width, role=Role.FAINT)
-    if first.best:
+    if first.plan:
         yield Line()
-        yield from _curve(first, request, width)
+        yield from _growth(first, request, by, width)
         # Stdin cannot be read again.
         if arguments.settings != STDIN:
             yield Line()
-            yield line(Span("To plan for the fewest:"))
-            command = plan_command(arguments, first.best, first.named)
+            yield line(Span("To plan for them:"))
+            command = plan_command(arguments, first.bought, first.named)
             yield from command_lines(command, width=width, indent=UNDER)
 
 
-def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
-    yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
-    near = list(_near(first))
-    header = ("SLICES", *_COLUMNS[1:]) if first.sliced else _COLUMNS
-    cells = [_cells(step, sliced=first.sliced) for step in near]
-    yield from table(header, cells, width=width)
-    noun = "slice" if first.sliced else "GPU"
-    said = [(format_plural(step.gpus, noun), _shortfall(step, request)) for step in near]
-    yield from said_of_rows(said, width)
-
-
-def _products(found: Sequence[Sized], by: Counted, width: int) -> list[Line]:
-    """Return a row for each product; the layout is last, where it can be wrapped."""
-    *numbers, layout = _COLUMNS
-    header = ("GPU", *numbers, *_PRICE_HEADERS[by], layout)
+def _growth(first: Sized, request: Request, by: Counted, width: int) -> Iterator[Line]:
+    """Yield up to which load numbers of instances of the first product carry."""
+    yield line(Span(f"More and less load on {first.named.gpu.id}", Role.SECTION))
+    rated = request.workload.requests_per_second is not None
+    prices = () if by is Counted.GPUS else _PRICE_HEADERS[by]
+    header = ("INSTANCES", "SLICES" if first.sliced else "GPUS", *prices, "CARRY UP TO")
+    unit = "requests/s" if rated else "in flight"
     rows = [
-        (*cells[:-1], *_price(sized, by), cells[-1]) for sized in found for cells in (_row(sized),)
+        (
+            f"{step.instances:,}",
+            f"{step.gpus:,}",
+            *(_money(first.price(by, step.gpus), by) for _ in prices),
+            f"{format_count(step.load)} {unit}",
+        )
+        for step in first.steps
     ]
-    full = Sheet(header=header, rows=rows)
-    forms = (full, full.without("TTFT", "TPOT"), full.without("LAYOUT"))
+    yield from table(header, rows, width=width)
+    if first.instance:
+        held = format_plural(first.instance.requests, "request")
+        limits = " within the limits" if request.objective.limited else ""
+        said = f"one instance just holds {held} in flight{limits}"
+        yield from paragraph(said, width=width, first=[Span("  ")], role=Role.FAINT)
+
+
+def _serves(request: Request) -> str:
+    return "TOK/S" if request.workload.requests_per_second is None else "CAN SERVE"
+
+
+def _products(found: Sequence[Sized], request: Request, by: Counted, width: int) -> list[Line]:
+    """Return a row for each product; the layout is last, where it can be wrapped."""
+    header = ("GPU", "GPUS", _serves(request), "SURE", "TTFT", "TPOT", *_PRICE_HEADERS[by], "NODES")
+    bought = () if by is Counted.GPUS else ("BOUGHT",)
+    rows = [
+        (
+            sized.named.gpu.id,
+            *_figures(sized),
+            *_price(sized, by, sized.gpus),
+            _nodes_of(sized),
+            *_price(sized, by, sized.bought),
+            _layout_of(sized),
+        )
+        for sized in found
+    ]
+    full = Sheet(header=(*header, *bought, "LAYOUT"), rows=rows)
+    times = full.without("TTFT", "TPOT")
+    forms = (full, times, times.without("SURE"), times.without("SURE", "LAYOUT"))
     return widest_that_fits(forms, width=width, indent=GAP)
 
 
 def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
     header = (
-        "GPU",
-        *_COLUMNS,
-        "TOK/S/GPU",
+        *("GPU", "GPUS", _serves(request), "SURE", "TTFT", "TPOT", "LAYOUT", "NODES", "TOK/S/GPU"),
         *_PRICE_HEADERS[Counted.RELATIVE],
         *_PRICE_HEADERS[Counted.STATED],
         "REASON",
     )
     rows = [
         (
-            *_row(sized),
+            sized.named.gpu.id,
+            *_figures(sized),
+            _layout_of(sized),
+            _nodes_of(sized),
             _output_of_a_gpu(sized),
-            *_price(sized, Counted.RELATIVE),
-            "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
-            "" if sized.best else _code(sized.steps[-1], request),
+            *_price(sized, Counted.RELATIVE, sized.gpus),
+            *_price(sized, Counted.STATED, sized.gpus),
+            "" if sized.plan else _code(sized, request),
         )
         for sized in found
     ]
@@ -322,145 +381,187 @@ def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
 
 
 def _output_of_a_gpu(sized: Sized) -> str:
-    if sized.best is None or not isinstance(sized.best.outcome, Plan):
+    if sized.plan is None:
         return "-"
-    each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
-    return format_count(each)
-
-
-def _near(sized: Sized) -> Iterator[SizedOutcome]:
-    """Yield the largest step that falls short, and each that suffices and uses more GPUs."""
-    yield from [step for step in sized.steps if not step.carries][-1:]
-    most = 0
-    for step in sized.steps:
-        used = _used(step)
-        if step.carries and used > most:
-            most = used
-            yield step
-
-
-def _used(step: SizedOutcome) -> int:
-    if isinstance(step.outcome, Plan):
-        return step.outcome.layout.gpus
-    return step.gpus
+    return format_count(sized.plan.performance.output_tokens_per_second / sized.gpus)
 
 
 def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     first = found[0]
-    if first.best is None:
-        outcome = first.steps[-1].outcome
+    if first.plan is None:
         why = (
-            of_option(outcome.problem).sentence()
-            if isinstance(outcome, NoPlan)
-            else "the load is more than they carry"
+            of_option(first.outcome.problem).sentence()
+            if isinstance(first.outcome, NoPlan)
+            else "The load is more than they carry"
         )
-        return f"{model}: {MOST_GPUS:,} GPUs are not enough. {why}"
-    cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
-    counted = f"{first.best.gpus} x {first.named.gpu.id}"
+        return f"{model}: {first.named.count:,} GPUs are not enough. {why}"
+    cheapest = _CHEAPEST[by] if sum(sized.plan is not None for sized in found) > 1 else ""
+    counted = f"{first.gpus} x {first.named.gpu.id}"
     if first.sliced:
-        counted = f"{counted}, slices of {format_plural(first.whole_gpus, 'GPU')},"
+        whole = ceil(first.gpus / first.named.gpu.slices)
+        counted = f"{counted}, slices of {format_plural(whole, 'GPU')},"
     return f"{model}: {counted} carry it{cheapest}"
 
 
-def _row(sized: Sized) -> tuple[str, ...]:
-    if sized.best is None:
-        return (sized.named.gpu.id, *["-"] * len(_COLUMNS))
-    gpus, *others = _cells(sized.best, sliced=sized.sliced)
-    if sized.sliced:
-        gpus = format_plural(sized.best.gpus, "slice")
-    return (sized.named.gpu.id, gpus, *others)
-
-
-def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    relative = sized.relative_price
-    if by is Counted.GPUS:
-        return ()
-    if relative is None:
-        return ("-",)
-    if by is Counted.STATED:
-        return (f"{sized.hour_price:,.2f}",)
-    return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
-
-
-def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
-    if not isinstance(step.outcome, Plan):
-        return (str(step.gpus), *["-"] * (len(_COLUMNS) - 1))
-    performance, used = step.outcome.performance, _used(step)
-    layout = format_layout(step.outcome.layout)
+def _figures(sized: Sized) -> tuple[str, ...]:
+    """Return GPUs, what they serve with its band, how sure that is, and the times."""
+    if sized.plan is None:
+        return ("-",) * 5
+    speed = sized.plan.performance
+    most = most_served(speed, sized.plan.capacity)
+    low, high = (most * end / speed.output_tokens_per_second for end in (speed.low, speed.high))
+    band = f"{format_count(low, digits=2)}\N{EN DASH}{format_count(high, digits=2)}"
+    unit = "" if sized.plan.capacity is None else "/s"
     return (
-        str(step.gpus) if used == step.gpus else f"{used} of {step.gpus}",
-        format_count(performance.output_tokens_per_second),
-        format_seconds(performance.ttft_seconds),
-        format_seconds(performance.tpot_seconds),
-        layout.replace("one GPU", "one slice") if sliced else layout,
+        format_plural(sized.gpus, "slice") if sized.sliced else f"{sized.gpus:,}",
+        f"{format_count(most)}{unit} ({band})",
+        speed.basis,
+        format_seconds(speed.ttft_seconds),
+        format_seconds(speed.tpot_seconds),
     )
 
 
+def _layout_of(sized: Sized) -> str:
+    if sized.plan is None:
+        return "-"
+    return copies(sized.plan.layout)
+
+
+def _nodes_of(sized: Sized) -> str:
+    return f"{sized.nodes} x {sized.named.gpus_per_node}" if sized.plan else "-"
+
+
+def _price(sized: Sized, by: Counted, gpus: int) -> tuple[str, ...]:
+    if by is Counted.GPUS:
+        return ()
+    if sized.plan is None or (by is Counted.STATED and sized.gpu_hour_price is None):
+        return ("-",)
+    assumed = by is Counted.RELATIVE and sized.relative_price.basis is PriceBasis.ASSUMED
+    return (f"{_money(sized.price(by, gpus), by)}{'*' if assumed else ''}",)
+
+
+def _money(cost: float, by: Counted) -> str:
+    return f"{cost:,.2f}" if by is Counted.STATED else f"{cost:,.3g}"
+
+
+def _said(sized: Sized, found: Sequence[Sized], request: Request, by: Counted) -> str:
+    if sized.plan is None:
+        return _why_not(sized, request)
+    if sized in equals(found, by):
+        return "costs the same within the error"
+    cheapest = min(found, key=lambda other: other.price(by, other.bought) or inf)
+    if sized is cheapest and sized is not found[0] and by is not Counted.GPUS:
+        return "cheapest in whole nodes"
+    return ""
+
+
 def _why_not(sized: Sized, request: Request) -> str:
-    return "" if sized.best else _shortfall(sized.steps[-1], request)
-
-
-def _shortfall(step: SizedOutcome, request: Request) -> str:
-    if step.carries:
-        return ""
-    if not isinstance(step.outcome, NoPlan):
-        said = behind(step.outcome, request)
+    """Return why no number of a product carries the load."""
+    if not isinstance(sized.outcome, NoPlan):
+        said = behind(sized.outcome, request)
         # The sentence itself mentions missing headroom.
-        alone = serves_rate(step.outcome, request)
-        return said if alone else f"{_missed(step.outcome, request)}: {said}"
-    problem = of_option(step.outcome.problem)
-    return replace(problem, path="", remedy="").sentence()
+        alone = serves_rate(sized.outcome, request)
+        return said if alone else f"{_missed(sized.outcome, request)}: {said}"
+    return replace(of_option(sized.outcome.problem), path="", remedy="").sentence()
 
 
 def _missed(plan: Plan, request: Request) -> str:
     return "; ".join(missed(plan, request)) or Missed.LOAD.value
 
 
-def _code(step: SizedOutcome, request: Request) -> str:
-    outcome = step.outcome
-    if isinstance(outcome, NoPlan):
-        return outcome.problem.code
-    return _missed(outcome, request)
+def _code(sized: Sized, request: Request) -> str:
+    if isinstance(sized.outcome, NoPlan):
+        return sized.outcome.problem.code
+    return _missed(sized.outcome, request)
 
 
-def _document(arguments: Namespace, subject: Subject, found: Sequence[Sized]) -> dict[str, Any]:
+def _document(
+    arguments: Namespace, subject: Subject, found: Sequence[Sized], by: Counted
+) -> dict[str, Any]:
     asked = request_document(subject)
+    rated = subject.request.workload.requests_per_second is not None
+    same = {id(sized) for sized in (found[0], *equals(found, by)) if sized.plan}
     return {
         "model": {"id": arguments.model},
         "request": {name: asked[name] for name in ("workload", "engine", "objective")},
-        "sizes": [
+        "sizes": [_size_document(sized, rated=rated, best=id(sized) in same) for sized in found],
+    }
+
+
+def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
+    each = {"gpu": sized.named.gpu.id, "carriesLoad": sized.plan is not None}
+    if sized.plan is None:
+        code = sized.outcome.problem.code if isinstance(sized.outcome, NoPlan) else Missed.LOAD.name
+        return {**each, "gpus": None, "reason": code}
+    load = "requestsPerSecond" if rated else "concurrency"
+    return {
+        **each,
+        "gpus": sized.gpus,
+        "cheapest": best,
+        **_prices_document(sized, sized.gpus),
+        "nodes": {
+            "count": sized.nodes,
+            "gpusPerNode": sized.named.gpus_per_node,
+            "gpus": sized.bought,
+            **_prices_document(sized, sized.bought),
+        },
+        **_speed_document(sized.plan),
+        "instance": _instance_document(sized.instance),
+        "overLoad": [
             {
-                "gpu": sized.named.gpu.id,
-                "gpus": sized.best.gpus if sized.best else None,
-                "hourPrice": sized.hour_price,
-                "relativePrice": _relative(sized),
-                "steps": [_step(step) for step in sized.steps],
+                "replicas": step.instances,
+                "gpus": step.gpus,
+                load: _short(step.load),
+                **_prices_document(sized, step.gpus),
             }
-            for sized in found
+            for step in sized.steps
+        ],
+        "overSpeed": [
+            {
+                "layout": copies(point.layout),
+                "gpus": point.layout.gpus,
+                "outputTokensPerSecondPerUser": _short(point.tokens_per_user),
+                "outputTokensPerSecondPerGpu": _short(point.tokens_per_gpu),
+            }
+            for point in sized.front
         ],
     }
 
 
-def _relative(sized: Sized) -> dict[str, Any] | None:
-    price = sized.relative_price
-    return (
-        None
-        if price is None
-        else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
-    )
-
-
-def _step(step: SizedOutcome) -> dict[str, Any]:
-    if not isinstance(step.outcome, Plan):
-        return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
-    performance = step.outcome.performance
+def _prices_document(sized: Sized, gpus: int) -> dict[str, Any]:
+    stated = sized.gpu_hour_price
     return {
-        "gpus": step.gpus,
-        "carriesLoad": step.carries,
-        "layout": format_layout(step.outcome.layout),
-        "replicas": step.outcome.layout.replicas,
-        "outputTokensPerSecond": round(performance.output_tokens_per_second),
-        "ttftMilliseconds": to_milliseconds(performance.ttft_seconds),
-        "tpotMilliseconds": to_milliseconds(performance.tpot_seconds),
-        "tpotMicroseconds": to_microseconds(performance.tpot_seconds),
+        "hourPrice": None if stated is None else stated * gpus,
+        "relativePrice": {
+            "h100Hours": _short(sized.price(Counted.RELATIVE, gpus)),
+            "basis": sized.relative_price.basis.value,
+        },
     }
+
+
+def _speed_document(plan: Plan) -> dict[str, Any]:
+    speed = plan.performance
+    return {
+        "layout": copies(plan.layout),
+        "replicas": plan.layout.replicas,
+        "outputTokensPerSecond": {
+            "predicted": round(speed.output_tokens_per_second),
+            "low": round(speed.low),
+            "high": round(speed.high),
+            "basis": speed.basis,
+        },
+        "requestsPerSecondAtMost": None if plan.capacity is None else _short(plan.capacity),
+        "ttftMilliseconds": to_milliseconds(speed.ttft_seconds),
+        "tpotMilliseconds": to_milliseconds(speed.tpot_seconds),
+        "tpotMicroseconds": to_microseconds(speed.tpot_seconds),
+    }
+
+
+def _instance_document(instance: Instance | None) -> dict[str, Any] | None:
+    if instance is None:
+        return None
+    return {"requests": instance.requests, "requestsPerSecond": _short(instance.rate)}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
@@ -77,6 +77,17 @@ def number(text: str) -> object:
     return read if isfinite(read) else text
 
 
+OF_LAYOUT: Final = (
+    CommandOption(flag="--tp", field=("parallelism", "tensor"), read=whole, example="4"),
+    CommandOption(flag="--pp", field=("parallelism", "pipeline"), read=whole, example="2"),
+    CommandOption(flag="--ep", field=("parallelism", "expert"), read=whole, example="8"),
+    CommandOption(
+        flag="--dp", field=("parallelism", "dataParallelAttention"), read=whole, example="8"
+    ),
+    CommandOption(flag="--replicas", field=("replicas",), read=whole, example="2"),
+)
+"""What pins a layout: beside a file they take the place of what it pins."""
+
 OPTIONS: Final = (
     CommandOption(
         flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"
@@ -103,26 +114,19 @@ OPTIONS: Final = (
         flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"
     ),
     CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
-    CommandOption(flag="--replicas", field=("replicas",), read=whole, example="2"),
+    *OF_LAYOUT,
 )
 """What can be typed; ``arguments`` has the help of each."""
 
 
-BETWEEN_FIELDS: Final = frozenset({"ArrivalTwice", "RequestsExceedModelLength"})
+BETWEEN_FIELDS: Final = frozenset({"ArrivalTwice", "RequestsExceedModelLength", "ExpertNotTensor"})
 """Rules about several fields, each of which has an option."""
 
 
 def typed_manifest(arguments: Namespace) -> dict[str, Any]:
     """Return the ShardedModel that the options describe, as YAML would hold it."""
     spec: dict[str, Any] = {"model": {"id": arguments.model}}
-    for option in OPTIONS:
-        text = getattr(arguments, option.attribute, None)
-        if text is not None:
-            *parents, name = option.field
-            place = spec
-            for parent in parents:
-                place = place.setdefault(parent, {})
-            place[name] = option.read(text)
+    _write(spec, OPTIONS, arguments)
     if profile := _mig_profile(arguments):
         spec["placement"] = {"migProfile": profile}
     return {
@@ -131,6 +135,35 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
         "metadata": {"name": resource_name(arguments.model)},
         "spec": spec,
     }
+
+
+def with_typed_layout(resource: ShardedModel, arguments: Namespace) -> ShardedModel:
+    """Return a resource with the layout that the options pin in place of its own.
+
+    Raises:
+        InputError: with a problem for each option that its field does not take.
+    """
+    if not any(_typed(option, arguments) is not None for option in OF_LAYOUT):
+        return resource
+    manifest = resource.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    _write(manifest["spec"], OF_LAYOUT, arguments)
+    return read_typed(manifest)
+
+
+def _write(spec: dict[str, Any], options: Iterable[CommandOption], arguments: Namespace) -> None:
+    for option in options:
+        text = _typed(option, arguments)
+        if text is not None:
+            *parents, name = option.field
+            place = spec
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[name] = option.read(text)
+
+
+def _typed(option: CommandOption, arguments: Namespace) -> str | None:
+    text: str | None = getattr(arguments, option.attribute, None)
+    return text
 
 
 def _mig_profile(arguments: Namespace) -> str:
@@ -159,8 +192,7 @@ def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
     read = (
         option.read(text)
         for option in OPTIONS
-        if option.read is not str
-        and (text := getattr(arguments, option.attribute, None)) is not None
+        if option.read is not str and (text := _typed(option, arguments)) is not None
     )
     if not any(isinstance(value, str) for value in read):
         return ()
@@ -190,6 +222,17 @@ def of_option(problem: Problem) -> Problem:
     )
 
 
+def field_as_typed(path: str) -> str:
+    """Return the option that is typed for a field; the field, if there is none.
+
+    >>> field_as_typed("spec.objective.tpotMilliseconds"), field_as_typed("spec.parallelism")
+    ('--tpot', 'spec.parallelism')
+    """
+    return next(
+        (option.flag for option in OPTIONS if ".".join(("spec", *option.field)) == path), path
+    )
+
+
 def _of_flags(text: str) -> str:
     """Return a sentence about fields as one about their options.
 
@@ -202,9 +245,13 @@ def _of_flags(text: str) -> str:
 
 def typed_options(arguments: Namespace) -> tuple[str, ...]:
     """Return the options for a typed model that were given."""
-    return tuple(
-        option.flag for option in OPTIONS if getattr(arguments, option.attribute, None) is not None
-    )
+    return tuple(option.flag for option in OPTIONS if _typed(option, arguments) is not None)
+
+
+def options_beside_files(arguments: Namespace) -> tuple[str, ...]:
+    """Return the options that were given and have no meaning beside a manifest."""
+    of_layout = {option.flag for option in OF_LAYOUT}
+    return tuple(flag for flag in typed_options(arguments) if flag not in of_layout)
 
 
 def resource_name(model: str) -> str:

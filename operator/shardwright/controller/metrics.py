@@ -265,6 +265,7 @@ class Metrics:
             "reason",
         )
         self._wanted = new("model_groups_wanted", "Groups that shall run.")
+        self._placed = new("model_groups_placed", "Groups that have a place by the plan.")
         self._ready = new("model_groups_ready", "Groups that are ready.")
         self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
         self._pending = new(
@@ -398,6 +399,7 @@ class Metrics:
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:
             yield self._wanted, found.wanted
+            yield self._placed, found.placed or 0
         pods = found.plan.nodes_per_replica if found.plan else None
         yield self._ready, sum(group.ready for group in found.groups)
         yield self._serving, sum(group.serves for group in found.groups)

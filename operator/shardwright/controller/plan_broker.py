@@ -29,6 +29,7 @@ from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
+from shardwright.pipeline import stocks_beside
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -117,7 +118,7 @@ class PlanBroker:
         self._subjects = ResolveCache()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
-        self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
+        self._advice: dict[Key, tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -260,9 +261,9 @@ class PlanBroker:
             self._book(key, subject, ask, answer.record)
             if ask.beside is None:
                 self._cache.enqueue(
-                    key, await self._waiting(key, subject, ask, now) if answer.short else None
+                    key, await self._waiting(key, subject, ask, now) if answer.waits_for else None
                 )
-        if not answer.short or ask.beside is not None:
+        if not answer.waits_for or ask.beside is not None:
             return answer
         # Outside of the lock: it takes as long as a plan, and chooses no GPUs.
         advised = await self._advised(key, subject, ask, answer)
@@ -278,19 +279,22 @@ class PlanBroker:
         """Return the answer with ways to make room, worked out outside the lock."""
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
+        others = stocks_beside(subject, inventory) if planner_answers.plans_anew(ask) else ()
+        beside = tuple((other.terms, self._stock(key, other, ask)) for other in others)
+        asked = (subject.input_hash, ask, (inventory, *(other.inventory() for _, other in beside)))
         known = self._advice.get(key)
         # Remembered: a model that waits is reconciled each time that GPUs come free, mostly in
         # vain.
-        if known is None or known[0] != (subject.input_hash, ask, inventory):
+        if known is None or known[0] != asked:
             holders = self._holders(key, subject, inventory)
-            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
+            work = FindWaysOut(
+                subject=subject, ask=ask, stock=stock, made=answer, holders=holders, beside=beside
+            )
             advised = await self._ask(key, _form(subject, ask), work)
-            short = answer.short if isinstance(advised, Problem) else advised.short
-            known = self._advice[key] = (subject.input_hash, ask, inventory), short
-        ways = known[1].ways_out if known[1] else None
-        return (
-            replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
-        )
+            said = answer if isinstance(advised, Problem) else advised
+            known = self._advice[key] = asked, said.waits_for
+        ways, waits_for = known[1].ways_out if known[1] else None, answer.waits_for
+        return answer.told(replace(waits_for, ways_out=ways)) if waits_for else answer
 
     def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
         """Return the models that hold GPUs of an inventory, of no higher priority than a model.
@@ -354,15 +358,18 @@ class PlanBroker:
                 made = await self._make(key, subject, ask, vacated)
         if (
             isinstance(made, Replanned)
-            and made.short
+            and made.waits_for
             and self._cache.pools
             and self._cache.known_pods is not KnownPods.NONE
         ):
-            # Nodes that exist come first: those to come are asked about only where the answer
-            # without them is short (ADR 14).
+            # Nodes that exist come first: those to come are asked about only for the groups that
+            # have no place without them (ADR 14).
             larger = self._stock(key, subject, ask, to_come=True)
-            later = await self._make(key, subject, ask, larger, more=True)
-            if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
+            rest = planner_answers.for_the_rest(ask, made)
+            later = await self._make(key, subject, rest, larger, more=True)
+            if isinstance(later, Replanned) and (
+                later.waits_for is None or later.placed > made.placed
+            ):
                 return later
         return made
 

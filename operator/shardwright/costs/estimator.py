@@ -122,7 +122,7 @@ class Estimator:
         """Return memory and speed of a candidate whose degrees divide the model; alike hardware is
         priced once.
         """
-        key = (candidate.layout, *_hardware(candidate))
+        key = (candidate.layout, *hardware_of(candidate))
         if key not in self._estimates:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
@@ -274,7 +274,7 @@ class Estimator:
         return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
-        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
+        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *hardware_of(candidate))
         if key not in self._replicas:
             self._replicas[key] = self._made(candidate)
         return self._replicas[key]
@@ -371,7 +371,8 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
     )
 
 
-def _hardware(candidate: Candidate) -> tuple[object, ...]:
+def hardware_of(candidate: Candidate) -> tuple[object, ...]:
+    """Return the GPUs and links that a candidate's price depends on."""
     pool = candidate.pool
     placement = candidate.placement
     # Pools that differ by their network alone share the prices of all layouts inside a node.

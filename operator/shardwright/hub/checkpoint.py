@@ -39,6 +39,11 @@ MAX_INDEX_BYTES: Final = 32 * 1024**2
 DEADLINE_SECONDS: Final = 60.0
 """For all files of a checkpoint. Basis: assumed; they are a few KB, the index at most some MB."""
 
+PATIENCE_SECONDS: Final = 3.0
+"""For those that say how a model is built, while somebody waits for a plan. Basis: assumed; two
+files of a few KB take at most six round trips, and a person takes longer silence for a fault.
+"""
+
 NEWEST: Final = "main"
 """The hub's name for the branch with the newest commit."""
 
@@ -69,7 +74,7 @@ class Checkpoint:
 
 
 def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    """Return a model's checkpoint from the hub, or from its cache when the hub is offline.
+    """Return a model's checkpoint from the hub, or from its client's cache when the hub is offline.
 
     Args:
         hub: Which hub.
@@ -80,10 +85,23 @@ def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         InputError: It is not there, may not be read, or is no checkpoint.
         HubUnavailableError: The hub cannot be asked now.
     """
+    return _read(hub, model, revision, (QUANTIZATION_FILE, INDEX_FILE), DEADLINE_SECONDS)
+
+
+def fetch_config(hub: Hub, model: str, revision: str | None) -> Checkpoint:
+    """Return a model's checkpoint as :func:`fetch`, without its index, which may be large and says
+    nothing that a plan needs; within ``PATIENCE_SECONDS``.
+    """
+    return _read(hub, model, revision, (QUANTIZATION_FILE,), PATIENCE_SECONDS)
+
+
+def _read(
+    hub: Hub, model: str, revision: str | None, others: tuple[str, ...], seconds: float
+) -> Checkpoint:
     if hub.offline:
         return _cached(hub, model, revision)
     host = hub.endpoint.partition("://")[2]
-    return within(DEADLINE_SECONDS, host, lambda: _fetched(hub, model, revision))
+    return within(seconds, host, lambda: _fetched(hub, model, revision, others))
 
 
 def read_folder(folder: Path) -> Checkpoint | None:
@@ -94,18 +112,37 @@ def read_folder(folder: Path) -> Checkpoint | None:
         InputError: Its files are no checkpoint's.
         OSError: A file cannot be read.
     """
-    try:
-        place = folder if (folder / CONFIG_FILE).is_file() else _snapshot(folder, None)
-    except _NotThere:
+    if (folder / CONFIG_FILE).is_file():
+        return _of_folder(folder, str(folder))
+    return read_snapshot(folder, None, source=str(folder))
+
+
+def read_snapshot(folder: Path, revision: str | None, *, source: str) -> Checkpoint | None:
+    """Return the checkpoint of a commit (None: the newest) in a model's folder of a cache of the
+    hub, None if it is not there.
+
+    Raises:
+        InputError: Its files are no checkpoint's; ``source`` names them.
+        OSError: A file cannot be read.
+    """
+    commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
+    place = folder / "snapshots" / commit
+    if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
         return None
-    return _made(
-        {name: _text(place / name, limit) for name, limit in _FILES.items()},
-        _commit_of(place.absolute()),
-        str(folder),
-    )
+    return _of_folder(place, source)
 
 
-def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
+def folder_of(cache: Path, model: str) -> Path:
+    """Return the folder of a model in a cache of the hub."""
+    return cache / f"models--{model.replace('/', '--')}"
+
+
+def _of_folder(place: Path, source: str) -> Checkpoint:
+    texts = {name: _text(place / name, limit) for name, limit in _FILES.items()}
+    return _made(texts, _commit_of(place.absolute()), source)
+
+
+def _fetched(hub: Hub, model: str, revision: str | None, others: tuple[str, ...]) -> Checkpoint:
     asked = Asked(
         endpoint=hub.endpoint,
         model=model,
@@ -122,8 +159,8 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     if revision is not None and commit != revision:
         raise odd_answer(config.host, f"gives commit {commit} where {revision} was asked for")
     pinned = replace(asked, revision=commit)
-    others = {name: _beside(hub, pinned, name) for name in (QUANTIZATION_FILE, INDEX_FILE)}
-    return _made({CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **others}, commit, model)
+    beside = {name: _beside(hub, pinned, name) for name in others}
+    return _made({CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **beside}, commit, model)
 
 
 def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
@@ -152,29 +189,13 @@ def _given(hub: Hub, asked: Asked, file: str) -> HubResponse | HubRefusal:
 
 
 def _cached(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    folder = hub.cache / f"models--{model.replace('/', '--')}"
     try:
-        place = _snapshot(folder, revision)
-        return _made(
-            {name: _text(place / name, limit) for name, limit in _FILES.items()},
-            _commit_of(place),
-            model,
-        )
-    except (OSError, _NotThere):
-        raise not_cached(model, revision or NEWEST, str(hub.cache)) from None
-
-
-class _NotThere(Exception):  # noqa: N818 - it says nothing to anybody
-    """No snapshot of this commit."""
-
-
-def _snapshot(folder: Path, revision: str | None) -> Path:
-    """Return the folder of a commit (None: the newest) in a model's folder of the hub's cache."""
-    commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
-    place = folder / "snapshots" / commit
-    if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
-        raise _NotThere
-    return place
+        found = read_snapshot(folder_of(hub.cache, model), revision, source=model)
+    except OSError:
+        found = None
+    if found is None:
+        raise not_cached(model, revision or NEWEST, str(hub.cache))
+    return found
 
 
 def _commit_of(place: Path) -> str | None:

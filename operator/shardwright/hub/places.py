@@ -31,14 +31,14 @@ class Hub:
     cache: Path
 
 
-def hub_of(environment: Mapping[str, str]) -> Hub:
-    """Return the hub that the environment names.
+def hub_of(environment: Mapping[str, str], *, offline: bool = False) -> Hub:
+    """Return the hub that the environment names, not to be asked if either says ``offline``.
 
     Raises:
         InputError: ``HF_ENDPOINT`` is no address, or the token cannot be one; no message holds the
             token.
     """
-    offline = environment.get("HF_HUB_OFFLINE", "").upper() in _YES
+    offline = offline or environment.get("HF_HUB_OFFLINE", "").upper() in _YES
     home = _home(environment)
     return Hub(
         endpoint=_endpoint(environment.get("HF_ENDPOINT") or PUBLIC),
@@ -48,9 +48,13 @@ def hub_of(environment: Mapping[str, str]) -> Hub:
     )
 
 
+def caches_of(environment: Mapping[str, str]) -> Path:
+    """Return the user's folder for caches. Source: the XDG base directories."""
+    return _folder(environment.get("XDG_CACHE_HOME")) or Path("~/.cache").expanduser()
+
+
 def _home(environment: Mapping[str, str]) -> Path:
-    caches = _folder(environment.get("XDG_CACHE_HOME")) or Path("~/.cache").expanduser()
-    return _folder(environment.get("HF_HOME")) or caches / "huggingface"
+    return _folder(environment.get("HF_HOME")) or caches_of(environment) / "huggingface"
 
 
 def _folder(path: str | None) -> Path | None:

@@ -4,9 +4,14 @@ only numbers and host names.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from shardwright.errors import InputError, Problem
+from shardwright.modelspec.catalogue import near_to
+
+BY_CONFIG: Final = "give its config.json with --config FILE"
+
+_WITHOUT: Final = f"{BY_CONFIG} (--offline asks nobody)"
 
 
 class HubUnavailableError(Exception):
@@ -73,7 +78,8 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
         case HubRefusal.GATED | HubRefusal.TOKEN_UNKNOWN | HubRefusal.NO_RIGHT:
             return _denied(*_why_denied(refusal, asked))
         case HubRefusal.NO_REPOSITORY | HubRefusal.NO_REVISION | HubRefusal.NO_FILE:
-            return _missing(*_why_missing(refusal, asked, file))
+            near = near_to(asked.model) if refusal is HubRefusal.NO_REPOSITORY else ""
+            return _missing(*_why_missing(refusal, asked, file), near)
 
 
 def _why_denied(
@@ -121,39 +127,40 @@ def _why_missing(
 
 def not_cached(model: str, revision: str, cache: str) -> InputError:
     """Return the error for a model that is missing from the cache while the hub is offline."""
-    command = f"hf download {model} config.json --revision {revision}"
     what, limit = (
         f"{model!r} at {revision}",
-        f"is not in the cache {cache}, and HF_HUB_OFFLINE is set",
+        f"is not in the cache {cache}, and the hub must not be asked",
     )
-    return _missing(what, limit, f"fill it with `{command}`, or unset HF_HUB_OFFLINE")
+    return _missing(
+        what, limit, f"{BY_CONFIG}, or leave --offline and HF_HUB_OFFLINE out", near_to(model)
+    )
 
 
 def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
     """Return the error for 429: too many requests with this token, or from this address."""
     remedy = "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
     return _unavailable(
-        host, "answers 429: too many requests", f"{remedy}; with HF_TOKEN it allows more"
+        host,
+        "answers 429: too many requests",
+        f"{remedy} (with HF_TOKEN it allows more), or {_WITHOUT}",
     )
 
 
 def failing(host: str, status: int) -> HubUnavailableError:
     """Return the error for an answer that says nothing of the model, such as 5xx or a proxy's."""
-    return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
+    return _unavailable(host, f"answers {status}", f"try again, or {_WITHOUT}")
 
 
 def unreachable(host: str, reason: str) -> HubUnavailableError:
     """Return the error for a host that does not answer; ``reason`` is the operating system's."""
-    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
+    remedy = f"check the network, HTTPS_PROXY and HF_ENDPOINT, or {_WITHOUT}"
     return _unavailable(host, f"cannot be reached: {reason}", remedy)
 
 
 def too_slow(host: str, seconds: float) -> HubUnavailableError:
     """Return the error for an answer that takes too long."""
     return _unavailable(
-        host,
-        f"did not answer in full within {seconds:.0f} s",
-        "try again, or plan with --config FOLDER",
+        host, f"did not answer in full within {seconds:.0f} s", f"try again, or {_WITHOUT}"
     )
 
 
@@ -177,10 +184,12 @@ def _denied(what: str, limit: str, remedy: str) -> InputError:
     return InputError([Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)])
 
 
-def _missing(what: str, limit: str, remedy: str) -> InputError:
-    return InputError([Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)])
+def _missing(what: str, limit: str, remedy: str, near: str = "") -> InputError:
+    return InputError(
+        [Problem(code="HubModelMissing", what=what, limit=limit, gap=near, remedy=remedy)]
+    )
 
 
 def _odd(what: str, limit: str) -> InputError:
-    remedy = "check HF_ENDPOINT and the proxy, or plan with --config FOLDER"
+    remedy = f"check HF_ENDPOINT and the proxy, or {_WITHOUT}"
     return InputError([Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)])

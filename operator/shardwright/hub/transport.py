@@ -17,7 +17,6 @@ from urllib.error import URLError
 from urllib.parse import SplitResult, urljoin, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
-from shardwright import __version__
 from shardwright.hub.places import Hub
 from shardwright.hub.refusals import odd_answer, too_large, too_slow, unreachable
 
@@ -96,7 +95,8 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
 
 
 def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
-    headers = {"User-Agent": f"shardwright/{__version__}", "Accept-Encoding": "identity"}
+    # Beside the id in the address and the token, the hub learns the name of this program alone.
+    headers = {"User-Agent": "shardwright", "Accept-Encoding": "identity"}
     request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")

@@ -1,13 +1,13 @@
 """Which layouts are worth pricing, on which pools? In a fixed order, one at a time."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import Candidate, Layout, SearchSpace
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
@@ -39,19 +39,30 @@ Barred = Callable[[Pool, Layout], frozenset[str]]
 """The nodes of a pool that lack something that pods of a layout need beside GPUs, by name."""
 
 
+Numbers = Callable[[Candidate], Iterable[int]]
+"""The numbers of replicas that are worth pricing, of at most those of a candidate."""
+
+
 def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
     """Return that pods need nothing beside GPUs that a node may lack."""
     return frozenset()
 
 
+def all_of_them(largest: Candidate) -> tuple[int]:
+    """Return that there are to be as many replicas as have room."""
+    return (largest.layout.replicas,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
     """How far candidates reach: to no node ``not_admitted`` to a layout; ``beyond`` counts a few
-    missing nodes, too.
+    missing nodes, too. ``numbers`` says how many replicas, if that is open: ``most`` at most.
     """
 
     not_admitted: Barred = none_barred
     beyond: bool = False
+    numbers: Numbers = all_of_them
+    most: int = MOST_REPLICAS
 
 
 ALL_THERE_IS: Final = SearchScope()
@@ -82,12 +93,26 @@ def enumerate_candidates(
         # Busy GPUs show as missing nodes.
         for layout in cuts[key]:
             without = scope.not_admitted(pool, layout)
-            shelf = shelves.without(without)
-            within = replace(space, max_gpus=space.most_gpus(pool.resource))
-            filled = _filled(layout, shelf, within) if space.fill else layout
-            yield Candidate(
-                layout=filled, pool=pool, placement=shelf.place(filled), not_admitted=without
+            place = shelves.without(without).place
+            first = Candidate(
+                layout=layout, pool=pool, placement=place(layout), not_admitted=without
             )
+            within = replace(space, max_gpus=space.most_gpus(pool.resource))
+            for number in _numbers(first, place, within, scope):
+                sized = replace(layout, replicas=number)
+                yield replace(first, layout=sized, placement=place(sized))
+
+
+def _numbers(
+    one: Candidate, place: Callable[[Layout], Placement], space: SearchSpace, scope: SearchScope
+) -> Iterable[int]:
+    """Return the numbers of replicas in which a layout is worth pricing."""
+    if space.replicas is not None and not space.fill:
+        return (space.replicas,)
+    most = _most(one.layout, place, space, scope.most)
+    if space.fill:
+        return (most,)
+    return scope.numbers(replace(one, layout=replace(one.layout, replicas=most)))
 
 
 class _Shelves:
@@ -111,13 +136,7 @@ def layouts(
     # Pins and whole nodes name the same degrees twice, and the order must not depend on hashes.
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
         for expert in _expert_degrees(model, tensor * data, space.expert, traits, beside=data > 1):
-            layout = Layout(
-                tensor=tensor,
-                pipeline=pipeline,
-                expert=expert,
-                attention_data=data,
-                replicas=space.replicas,
-            )
+            layout = Layout(tensor=tensor, pipeline=pipeline, expert=expert, attention_data=data)
             yield from _variants(model, layout, space, traits)
 
 
@@ -272,12 +291,15 @@ def _partitions(
     return ((), balanced) if balanced else ((),)
 
 
-def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
+def _most(
+    layout: Layout, place: Callable[[Layout], Placement], space: SearchSpace, most: int
+) -> int:
     """At least one replica, which may not fit: the checks then say by how much."""
-    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
-    wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
-    groups = shelf.place(wanted).groups
-    return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))
+    most = most if space.replicas is None else space.replicas
+    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else most
+    wanted = replace(layout, replicas=max(1, min(most, within)))
+    groups = place(wanted).groups
+    return max(1, _within_nodes(groups, space.max_nodes))
 
 
 def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:

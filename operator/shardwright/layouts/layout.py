@@ -4,7 +4,7 @@ Nothing is checked here: ``planning.checks`` refuses degrees that do not divide 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Pool
@@ -124,6 +124,12 @@ class Candidate:
         )
 
 
+MOST_REPLICAS: Final = 1000
+"""Replicas of one model at most, wished or planned. Basis: chosen: names of groups have three
+digits.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuQuota:
     """How many GPUs of a resource (empty: of all) a quota leaves; ``name`` is what people call
@@ -143,13 +149,14 @@ class GpuQuota:
 class SearchSpace:
     """What is enumerated: pins (None or empty: free), upper limits (None: unlimited), replicas.
 
-    With ``fill`` a layout gets as many replicas as upper limits and free nodes allow, ``replicas``
-    at most. They are spread over the nodes' values of the label ``spread_over`` (empty: they are
-    not); ``standing`` says how many of the model are there already, by value. ``quotas`` are limits
-    that others have set, beside ``max_gpus``.
+    ``replicas`` None: their number is planned with the layout. With ``fill`` a layout gets as many
+    as upper limits and free nodes allow, ``replicas`` at most. They are spread over the nodes'
+    values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of the
+    model are there already, by value. ``quotas`` are limits that others have set, beside
+    ``max_gpus``.
     """
 
-    replicas: int = 1
+    replicas: int | None = None
     fill: bool = False
     tensor: int | None = None
     pipeline: int | None = None

@@ -1,8 +1,8 @@
 """Which config belongs to a model id? Built-in ids and aliases, exact, never fuzzy.
 
-The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of others'
-lists). An alias is listed only if its repository has the architecture and sizes of the config it
-shares; fields that differ stand in ``overrides``.
+The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` with the
+dates of others' lists). An alias is listed only if its repository has the architecture and sizes of
+the config it shares; fields that differ stand in ``overrides``.
 """
 
 import json
@@ -66,15 +66,8 @@ class Listing:
     source: str
 
 
-def listed_ids() -> tuple[str, ...]:
-    """Return the ids on others' lists whose configs are not built in, sorted."""
-    return tuple(sorted(_listings().keys() - _index().keys()))
-
-
 def listing_of(model_id: str) -> Listing | None:
-    """Return a model's listing by others, None if nobody lists it; its config need not be
-    built in.
-    """
+    """Return a built-in model's listing by others, None if nobody lists it."""
     return _listings().get(model_id)
 
 
@@ -102,16 +95,13 @@ def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NO
     """
     by_hand = "`kubectl create configmap NAME --from-file=config.json=./config.json`"
     by_id = f"`shardwright fetch {model_id:.200} | kubectl apply --server-side -f -`"
-    listed = listing_of(model_id) is not None
     known = len(known_ids()) + len(extra)
     return Problem(
         code="ModelUnknown",
         path="id",
         what=f"{model_id!r:.200}",
-        limit="is known by its id alone: its config is not built in"
-        if listed
-        else f"is not among the {known} models of the catalogue",
-        gap="" if listed else _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
+        limit=f"is not among the {known} models of the catalogue",
+        gap=near_to(model_id, extra),
         remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in "
         "spec.model.configMapRef",
     )
@@ -126,8 +116,11 @@ catalogue less.
 """
 
 
-def _suggestion(model_id: str, ids: Iterable[str]) -> str:
-    near = _nearest(model_id, ids)
+def near_to(model_id: str, extra: Iterable[str] = ()) -> str:
+    """Return which known id is meant by an unknown one, or which are nearest; empty if none is
+    like it.
+    """
+    near = _nearest(model_id, (*extra, *known_ids()))
     meant = next((known for known in near if known.lower() == model_id.lower()), None)
     if meant is not None:
         return f"did you mean {meant!r}?"
@@ -140,7 +133,7 @@ def _suggestion(model_id: str, ids: Iterable[str]) -> str:
 
 def like_ids(model_id: str) -> tuple[str, ...]:
     """Return known ids that an unknown one may mean, the nearest first; none for a known id."""
-    ids = (*known_ids(), *listed_ids())
+    ids = known_ids()
     return () if model_id in ids else _nearest(model_id, ids)
 
 

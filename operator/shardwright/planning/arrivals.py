@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.estimator import Estimator
+from shardwright.costs.estimator import Estimator, hardware_of
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate
@@ -68,6 +68,7 @@ class _Open:
     def __init__(self, estimator: Estimator, workload: Workload) -> None:
         self._estimator, self._workload = estimator, workload
         self._under: dict[int, Estimator] = {}
+        self._found: dict[tuple[object, ...], tuple[Estimator, Estimate]] = {}
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         return self._settled(candidate)[0].memory(candidate)
@@ -77,19 +78,40 @@ class _Open:
 
     def estimate(self, candidate: Candidate) -> Estimate:
         found = self._settled(candidate)[1]
-        # More may be served than at the number in flight that the rate comes to.
-        rates = (
-            self._at(number).estimate(candidate).performance.requests_per_second
-            for number in _filled(candidate, found)
-        )
-        capacity = max(found.performance.requests_per_second, *rates)
+        capacity = max(found.performance.requests_per_second, self._capacity(candidate))
         return replace(
             found, performance=self._as_offered(found.performance, capacity), capacity=capacity
         )
 
+    def _capacity(self, candidate: Candidate) -> float:
+        """Return the requests a second that are served at most: as many times those of one
+        instance.
+        """
+        layout = candidate.layout
+        one = replace(candidate, layout=replace(layout, replicas=1))
+        full = self._at(_rounded_up(_MOST_IN_FLIGHT)).estimate(one)
+        # Larger batches leave less room for prompts, so the most in flight need not serve the most.
+        filled = self._at(
+            _rounded_up(min(_MOST_IN_FLIGHT, full.max_sequences * layout.attention_data))
+        ).estimate(one)
+        served = (each.performance.requests_per_second for each in (full, filled))
+        return max(served) * layout.replicas
+
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
+        key = (candidate.layout, *hardware_of(candidate))
+        if key not in self._found:
+            at = self._at(self._in_flight(candidate))
+            self._found[key] = at, at.estimate(candidate)
+        return self._found[key]
+
+    def _in_flight(self, candidate: Candidate) -> int:
+        """Return the requests in flight at which the rate settles, or the most if it is not
+        served.
+        """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
+        if self._capacity(candidate) < (self._workload.requests_per_second or 0):
+            return most
         # From below: the first number that serves the rate is the one at which the queue settles.
         in_flight = replicas
         for _ in range(_ROUNDS):
@@ -99,8 +121,7 @@ class _Open:
             in_flight = needed
         else:
             in_flight = self._searched(candidate, in_flight, most)
-        at = self._at(in_flight)
-        return at, at.estimate(candidate)
+        return in_flight
 
     def _needed(self, candidate: Candidate, in_flight: int) -> int:
         """Return how many requests would be in flight if each stayed as long as beside
@@ -141,18 +162,6 @@ class _Open:
     def _stay(self, estimate: Estimate) -> float:
         speed = estimate.performance
         return speed.ttft_seconds + self._workload.output_tokens * speed.tpot_seconds
-
-
-def _filled(candidate: Candidate, found: Estimate) -> tuple[int, int]:
-    """Return the numbers in flight that fill the present batches, and the largest batches.
-
-    Larger batches leave less room for prompts, so the last number need not serve the most.
-    """
-    layout = candidate.layout
-    most = _MOST_IN_FLIGHT * layout.replicas
-    return _rounded_up(
-        min(most, found.max_sequences * layout.replicas * layout.attention_data)
-    ), _rounded_up(most)
 
 
 def _rounded_up(in_flight: float) -> int:

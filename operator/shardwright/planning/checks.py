@@ -101,6 +101,15 @@ class Judge:
             prices=self._prices(candidate),
         )
 
+    def runs(self, candidate: Candidate) -> bool:
+        """Return whether a candidate would run, however many requests come and whatever is free."""
+        checks = (self._degrees, self._number_formats, self._image, self._memory)
+        return not any(violation for check in checks for violation in check(candidate))
+
+    def in_time(self, candidate: Candidate) -> bool:
+        """Return whether a candidate that runs meets the limits on latency."""
+        return not any(self._latency(candidate))
+
     def _prices(self, candidate: Candidate) -> Prices | None:
         # Degrees that do not divide the model have no memory.
         # A slice of a head has no size, so neither memory nor speed can be counted.

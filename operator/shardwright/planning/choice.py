@@ -2,19 +2,17 @@
 another beats in everything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from shardwright.costs.coefficients import BAND_MODELLED
 from shardwright.layouts.layout import Candidate
-from shardwright.planning.arrivals import Prices
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import (
+    BALANCED_SHARE,
     FeasibleCandidate,
     Scale,
-    answer_seconds,
     assess,
     breaks_rack,
 )
@@ -24,37 +22,55 @@ NEAR_TIE: Final = 0.03
 of throughput.
 """
 
-NEAR_TIE_OVER_NETWORK: Final = BAND_MODELLED / 2
-"""The same for traffic over the network between nodes against traffic inside one. Basis: assumed,
-half of the band that such predictions have: hardly one has been measured.
+HALVED: Final = 0.5
+"""Share of the time inside a node, or an NVLink domain, to which Latency must come over a network.
+Source: the definition of Latency in docs/planner-choice.md.
 """
 
-NOTEWORTHY: Final = 0.10
-"""Share by which replicas must be better on the same GPUs to be named. Basis: assumed, the median
-error of throughput.
-"""
 
-_SMALLER_TRIED: Final = 12
-"""Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
-
-
-def settled(
-    ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
-) -> tuple[FeasibleCandidate, ...]:
+def settled(ranked: Sequence[FeasibleCandidate], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates with the chosen one first.
 
     Args:
         ranked: The candidates that stand, the best by the objective first.
         scale: The measure of the rank.
-        prices: Its estimator.
     """
     if not ranked:
         return ()
-    spared = _sparing_racks(ranked, scale)
+    worth = _sparing_racks(_affordable(_halving(ranked, scale), scale), scale)
     # Layouts that are better in everything come last: they may take back the choice of a near tie,
     # never the reverse.
-    best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
+    best = _unbeaten(_simplest(worth, scale), worth, scale)
     return (best, *(other for other in ranked if other is not best))
+
+
+def _halving(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[FeasibleCandidate]:
+    """Return the rank from the first layout over a network that halves the time of the first one,
+    if there is one and the time is the goal.
+    """
+    first, request = ranked[0], scale.request
+    goal = request.objective.optimize_for
+    if goal is not OptimizeFor.LATENCY or not first.carries_load or first.goes_over_nodes(request):
+        return ranked
+    bar = first.seconds(request) * HALVED
+    for index, other in enumerate(ranked):
+        over = _sort(other, scale) == _sort(first, scale) and other.goes_over_nodes(request)
+        if over and other.seconds(request) <= bar and other.score > first.score:
+            return ranked[index:]
+    return ranked
+
+
+def _affordable(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[FeasibleCandidate]:
+    """Return the rank without layouts that cost more than the share of the least cost that Balanced
+    pays for speed.
+    """
+    first = ranked[0]
+    space, goal = scale.request.space, scale.request.objective.optimize_for
+    if goal is not OptimizeFor.BALANCED or space.fill or not first.carries_load:
+        return ranked
+    alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
+    most = min(other.counted_cost for other in alike) * BALANCED_SHARE
+    return [other for other in alike if other.counted_cost <= most]
 
 
 def _sparing_racks(
@@ -62,8 +78,8 @@ def _sparing_racks(
 ) -> Sequence[FeasibleCandidate]:
     """Return the rank without layouts that break a rack, if the best of them does not pay for that.
 
-    It pays if, charged for all GPUs of the trays it opens, it beats the best on other GPUs by more
-    than barely measured predictions can resolve. If the GPUs are given, nothing is spared.
+    It pays if, charged for all GPUs of the trays it opens, it beats the best on other GPUs. If the
+    GPUs are given, nothing is spared.
     """
     first = ranked[0]
     if scale.request.space.fill or not breaks_rack(first.candidate):
@@ -76,9 +92,7 @@ def _sparing_racks(
     whole = max(
         (_with_whole_trays(other, scale) for other in breaking), key=lambda other: other.score
     )
-    if rival is None or (
-        whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK
-    ):
+    if rival is None or (whole.score > rival.score and _worth(whole, rival) > NEAR_TIE):
         return ranked
     return [other for other in ranked if not breaks_rack(other.candidate)]
 
@@ -89,45 +103,7 @@ def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCand
     )
 
 
-def in_replicas(
-    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
-) -> FeasibleCandidate | None:
-    """Return the best replicas of a smaller layout that bring more, and sooner, on as many GPUs of
-    the pool.
-    """
-    found = [
-        copies
-        for copies in _in_copies(best, ranked, scale, prices)
-        if _dominates(copies, best, scale, NOTEWORTHY)
-    ]
-    return max(found, key=lambda copies: copies.score, default=None)
-
-
-def _paying(
-    ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
-) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that is worth its nodes; all of it if none does as
-    much.
-
-    Latency, or a load that cannot be served, gets no layout over several nodes that replicas inside
-    nodes beat: more of those can be had any time.
-    """
-    first, goal = ranked[0], scale.request.objective.optimize_for
-    if scale.request.space.fill or not (
-        # The other objectives count GPUs already; these two would take any number of nodes for a
-        # little less time.
-        goal is OptimizeFor.LATENCY or first.falls_behind
-    ):
-        return ranked
-    for index, feasible in enumerate(ranked):
-        if _class(feasible, scale) != _class(first, scale):
-            break  # nobody waits for a place, or for a start that may fail, so that nodes are saved
-        if not _spans(feasible) or not _copied(feasible, ranked, scale, prices):
-            return ranked[index:]
-    return ranked
-
-
-def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
+def _sort(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
     return (
         # In the order of select's rank: a layout that may not start is worth less than one whose
         # requests wait.
@@ -138,69 +114,24 @@ def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
     )
 
 
-def _copied(
-    feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
-) -> bool:
-    inside = [other for other in ranked if not _spans(other)]
-    return any(
-        (
-            feasible.falls_behind
-            or _seconds(copies, scale) <= _seconds(feasible, scale) * (1 + NEAR_TIE)
-        )
-        and _served(copies) >= _served(feasible) * (1 - NEAR_TIE)
-        for copies in _in_copies(feasible, inside, scale, prices)
-    )
-
-
-def _in_copies(
-    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
-) -> Iterator[FeasibleCandidate]:
-    gpus, pool = best.candidate.layout.gpus, best.candidate.pool
-    smaller = (
-        other
-        for other in ranked
-        # At most half: two replicas at least must have room on the GPUs of the larger one.
-        if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus
-    )
-    likely = sorted((other for other in smaller if not other.tight), key=lambda other: -other.score)
-    for other in likely[:_SMALLER_TRIED]:
-        layout = other.candidate.layout
-        replicas = layout.replicas * (gpus // layout.gpus)
-        if (
-            scale.request.workload.requests_per_second is None
-            and replicas > scale.request.workload.concurrency
-        ):
-            continue
-        copies = replace(other.candidate, layout=replace(layout, replicas=replicas))
-        yield assess(copies, prices.estimate(copies), scale)
+def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
+    over = feasible.carries_load and feasible.goes_over_nodes(scale.request)
+    return (*_sort(feasible, scale), over)
 
 
 def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
     """Return the candidate as good as the first with the fewest GPUs, nodes and links over the
     network.
-
-    The best layout inside a node first takes the place of a networked one that is not much better.
     """
-    alike = [
-        other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)
-    ]
-    # A layout inside a node goes before an equally good one over the network: hardly anything there
-    # is measured (ADR 5).
-    inside = (
-        other for other in alike if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other)
-    )
-    best = next(inside, ranked[0])
+    first = ranked[0]
     near = [
         other
-        for other in alike
-        if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)
+        for other in ranked
+        if other is first
+        or (_class(other, scale) == _class(first, scale) and near_tie(first, other))
     ]
     # The rank decides last, so that equal efforts have one order in every run.
-    return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
-
-
-def _stays_inside(other: FeasibleCandidate, first: FeasibleCandidate) -> bool:
-    return first.candidate.uses_network and not other.candidate.uses_network
+    return min(enumerate(near), key=lambda item: (*_effort(item[1]), item[0]))[1]
 
 
 def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
@@ -209,13 +140,12 @@ def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
     return better / worse - 1 if better > 0 else worse / better - 1
 
 
-def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
+def _effort(feasible: FeasibleCandidate) -> tuple[float, ...]:
     candidate = feasible.candidate
-    nodes = candidate.placement.nodes_per_replica
     return (
         # Cost first: a near tie is no reason to take more GPUs.
-        scale.cost(candidate),
-        nodes,
+        feasible.counted_cost,
+        candidate.placement.nodes_per_replica,
         candidate.uses_network,
         candidate.pool.gpu.memory_bytes,
     )
@@ -229,12 +159,8 @@ def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
         other.second_choice,
     )
     # A guess takes no near tie from a layout whose like has been measured.
-    as_sure = _measured(other) or not _measured(first)
-    return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
-
-
-def _measured(feasible: FeasibleCandidate) -> bool:
-    return feasible.estimate.performance.basis != "modelled"
+    as_sure = other.sure >= first.sure
+    return other is first or (same and as_sure and _worth(first, other) <= NEAR_TIE)
 
 
 def _unbeaten(
@@ -256,51 +182,32 @@ def _unbeaten(
 
 
 def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
+    request = scale.request
     first = other.tight <= best.tight and other.second_choice <= best.second_choice
-    return first and _shown_only(other, scale) <= _shown_only(best, scale)
+    inside = other.goes_over_nodes(request) <= best.goes_over_nodes(request)
+    return first and inside and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
-def _dominates(
-    other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale, margin: float | None = None
-) -> bool:
+def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
     Of an offered rate that both serve neither brings more; one that falls behind beats nothing that
     serves it.
     """
-    margin = 1 + (_margin(other, best) if margin is None else margin)
-    if scale.cost(other.candidate) > scale.cost(best.candidate):
+    margin = 1 + NEAR_TIE
+    if other.cost > best.cost:
         return False
     # Its queue grows without end, so its times say nothing; only its throughput counts.
     if best.falls_behind:
-        return _served(other) > _served(best) * margin
+        return other.served > best.served * margin
     if other.falls_behind:
         return False
-    more = best.estimate.capacity is not None or _served(other) > _served(best) * margin
+    more = best.estimate.capacity is not None or other.served > best.served * margin
     return (
         more
         and other.carries_load >= best.carries_load
-        and _seconds(other, scale) * margin < _seconds(best, scale)
+        and other.seconds(scale.request) * margin < best.seconds(scale.request)
     )
-
-
-def _margin(better: FeasibleCandidate, other: FeasibleCandidate) -> float:
-    # Half of the band of such predictions, which is 45% (ADR 5); inside a node an error of
-    # throughput is 10%.
-    crosses = better.candidate.uses_network and not other.candidate.uses_network
-    return NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE
-
-
-def _spans(feasible: FeasibleCandidate) -> bool:
-    return feasible.candidate.placement.nodes_per_replica > 1
-
-
-def _served(feasible: FeasibleCandidate) -> float:
-    return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
-
-
-def _seconds(feasible: FeasibleCandidate, scale: Scale) -> float:
-    return answer_seconds(feasible.estimate, scale.request)
 
 
 def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
@@ -308,7 +215,9 @@ def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
 
 
 def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
-    """Return the layout that carries the load on the fewest GPUs, with the replicas that takes."""
+    """Return the layout that carries the load at the least cost, in as many instances as it takes,
+    whatever is free.
+    """
     # A layout that may not start carries nothing, unless there is no other.
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (

@@ -9,7 +9,7 @@ from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import Scale, score, waiting_score
+from shardwright.planning.select import Scale, certainty, most_served, score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
         scale.cost_on(plan.layout, pool_of(plan, inventory)),
     )
     if plan.carries_load:
-        return score(speed, cost, request)
+        return score(speed, cost, request, certainty(speed))
     # The measure by which the plan was chosen (ADR 24).
     served = None if request.workload.requests_per_second is None else speed.requests_per_second
-    return waiting_score(speed, cost, request, served)
+    return certainty(speed) * most_served(speed, served)

@@ -11,7 +11,8 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.report import Exclusion, Lack, NoPlan
+from shardwright.planning.remedies import PlannerQuestion, remedy
+from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 from shardwright.planning.sentences import time_shares
@@ -33,11 +34,11 @@ RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "Drive
 """Reasons for which a node is out of use that pass by themselves."""
 
 
-def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
+def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: PlannerQuestion) -> NoPlan:
     """Return the binding constraint: of the layout that only lacks free room, else of the one that
     misses by least.
     """
-    scale = Scale.of(request, inventory)
+    scale = Scale.of(asked.request, inventory)
     # By how little must happen: GPUs come free, nodes return, then somebody must act.
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
@@ -52,10 +53,12 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
-        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty)
+        return NoPlan(
+            problem=_nothing_to_try(inventory, asked.request), heals_by_itself=inventory.empty
+        )
     short = _best_waiting(verdicts, _SHORT, scale)
     return NoPlan(
-        problem=_binding(verdicts, short, scale),
+        problem=_binding(verdicts, short, scale, asked),
         heals_by_itself=False,
         lack=_lack(short) if short else None,
     )
@@ -71,12 +74,14 @@ def _lack(verdict: Verdict) -> Lack:
     )
 
 
-def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -> Problem:
+def _binding(
+    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale, asked: PlannerQuestion
+) -> Problem:
     if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)
     if over is None:
-        return _closest(verdicts, short)
+        return _closest(verdicts, short, asked)
     problem = max(over.violations, key=_miss).problem
     return replace(problem, what=f"{problem.what} for {copies(over.candidate.layout)}")
 
@@ -123,7 +128,12 @@ def _best_waiting(
 
 def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     return rank(
-        assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate)
+        (
+            assess(item.candidate, estimate, scale)
+            for item in verdicts
+            if (estimate := item.estimate)
+        ),
+        scale,
     )
 
 
@@ -197,7 +207,9 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     )
 
 
-def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
+def _closest(
+    verdicts: Sequence[Verdict], larger: Verdict | None, asked: PlannerQuestion
+) -> Problem:
     """Return the worst violation of the layout that misses by least, and what more nodes would
     gain.
     """
@@ -212,8 +224,8 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
     beyond = larger is not None and larger is not closest
     if larger is not None and beyond:
         hints.append(_capacity(larger).sentence())
-    if problem.remedy:
-        hints.append(f"or {problem.remedy}" if beyond else problem.remedy)
+    if helps := remedy(asked, problem, closest, verdicts):
+        hints.append(f"or {helps}" if beyond else helps)
     return replace(problem, remedy="; ".join(hints))
 
 
@@ -263,13 +275,12 @@ def _miss(violation: Violation) -> float:
 
 def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
     """Return the reasons that ruled out layouts, then those that ruled out nodes, each most
-    frequent first.
+    frequent first. A layout counts once, for the first that speaks against it.
     """
     layouts: dict[str, list[tuple[Verdict, Violation]]] = defaultdict(list)
     for verdict in verdicts:
-        first = {item.problem.code: item for item in reversed(verdict.violations)}
-        for code, violation in first.items():
-            layouts[code].append((verdict, violation))
+        for first in verdict.violations[:1]:
+            layouts[first.problem.code].append((verdict, first))
     nodes: dict[str, list[str]] = defaultdict(list)
     for item in sorted(inventory.excluded, key=lambda item: item.node):
         nodes[item.problem.code].append(f"node {item.node}: {item.problem.sentence()}")
@@ -298,7 +309,15 @@ def _excluded(code: str, entries: Sequence[tuple[Verdict, Violation]]) -> Exclus
         count=len(entries),
         example=_example(*entries[0]),
         nearest_miss=_example(*nearest) if nearest[1].miss < float("inf") else "",
+        nearest=_near(*nearest),
     )
+
+
+def _near(verdict: Verdict, violation: Violation) -> NearMiss | None:
+    if verdict.prices is None:
+        return None
+    gap = violation.problem.gap if violation.miss < float("inf") else ""
+    return NearMiss(layout=verdict.candidate.layout, gap=gap)
 
 
 def _example(verdict: Verdict, violation: Violation) -> str:

@@ -1,7 +1,7 @@
 """The one table of phrases for people: codes, degrees, counts, rates, times and prices."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -90,52 +90,47 @@ UNKNOWN_PODS: Final = {
 _ACRONYMS: Final = {"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"}
 
 
-def _degrees(layout: Layout) -> Iterator[tuple[str, str, int]]:
-    every = (
-        ("tensor", "TP", layout.tensor),
-        ("pipeline", "PP", layout.pipeline),
-        ("attention data", "DP", layout.attention_data),
-        ("expert", "EP", layout.expert),
-        ("context", "CP", layout.context),
-    )
-    return (one for one in every if one[2] > 1)
-
-
-def degrees(layout: Layout) -> str:
-    """Return the degrees of one replica in words.
-
-    >>> degrees(Layout(pipeline=2, partition=(32, 29))), degrees(Layout())
-    ('pipeline 2 (32+29 layers)', 'one GPU')
-    """
-    said = " x ".join(f"{word} {degree}" for word, _, degree in _degrees(layout))
-    cut = "+".join(map(str, layout.partition))
-    return f"{said or 'one GPU'} ({cut} layers)" if cut else said or "one GPU"
-
-
 def letters(layout: Layout) -> str:
-    """Return the degrees of one replica in the field's letters, for a column of a table.
+    """Return the degrees of one replica in the field's letters: the one name of a layout.
 
     >>> letters(Layout(attention_data=32, expert=32)), letters(Layout())
     ('DP32·EP32', 'TP1')
     """
-    return "·".join(f"{short}{degree}" for _, short, degree in _degrees(layout)) or "TP1"
+    every = (
+        ("TP", layout.tensor),
+        ("PP", layout.pipeline),
+        ("DP", layout.attention_data),
+        ("EP", layout.expert),
+        ("CP", layout.context),
+    )
+    return "·".join(f"{name}{degree}" for name, degree in every if degree > 1) or "TP1"
+
+
+def degrees(layout: Layout) -> str:
+    """Return the degrees of one replica, with the layers of stages that are uneven on purpose.
+
+    >>> degrees(Layout(pipeline=2, partition=(32, 29))), degrees(Layout())
+    ('PP2 (32+29 layers)', 'TP1')
+    """
+    cut = "+".join(map(str, layout.partition))
+    return f"{letters(layout)} ({cut} layers)" if cut else letters(layout)
 
 
 def copies(layout: Layout) -> str:
-    """Return the degrees with the number of replicas in words.
+    """Return the degrees with the number of replicas.
 
     >>> copies(Layout(tensor=8, replicas=2)), copies(Layout(tensor=8))
-    ('2 replicas of tensor 8', 'tensor 8')
+    ('2 x TP8', 'TP8')
     """
-    several = f"{layout.replicas} replicas of " if layout.replicas > 1 else ""
+    several = f"{layout.replicas} x " if layout.replicas > 1 else ""
     return f"{several}{degrees(layout)}"
 
 
 def on_gpus(layout: Layout) -> str:
-    """Return the degrees with replicas in words, and on how many GPUs.
+    """Return the degrees with replicas, and on how many GPUs.
 
     >>> on_gpus(Layout(tensor=8, replicas=2)), on_gpus(Layout())
-    ('2 replicas of tensor 8 on 16 GPUs', 'one GPU')
+    ('2 x TP8 on 16 GPUs', 'TP1')
     """
     said = copies(layout)
     return said if layout.gpus == 1 else f"{said} on {layout.gpus:,} GPUs"

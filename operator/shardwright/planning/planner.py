@@ -9,6 +9,7 @@ from typing import Final
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
@@ -21,12 +22,14 @@ from shardwright.planning.capabilities import (
     with_capability,
 )
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.choice import in_replicas, settled
+from shardwright.planning.choice import keeps_up, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
+from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
-from shardwright.planning.report import Alternative, Plan, Report
+from shardwright.planning.remedies import PlannerQuestion
+from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
 from shardwright.planning.select import (
@@ -38,7 +41,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
-from shardwright.planning.warnings import more_replicas, warnings
+from shardwright.planning.warnings import warnings
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
@@ -49,6 +52,7 @@ class Considered:
     """One question: every candidate with its verdict, and the prices they were judged by.
 
     If nothing stands the candidates go beyond the free GPUs, so the closest miss is among them.
+    ``verdicts`` has each layout once; if their number is open, in the fewest instances that do.
     """
 
     model: ModelSpec
@@ -78,9 +82,14 @@ def consider(
     inventories or budgets.
     """
     judge = Judge(model, request, traits, prices)
+    scale = Scale.of(request, inventory, takes_first=traits.support.takes_first)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    scope = SearchScope(not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray))
+    scope = SearchScope(
+        not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray),
+        numbers=Fewest(judge=judge, scale=scale),
+        most=most_instances(request),
+    )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
     if all(verdict.violations for verdict in verdicts):
@@ -92,9 +101,17 @@ def consider(
         request=request,
         traits=traits,
         judge=judge,
-        scale=Scale.of(request, inventory, takes_first=traits.support.takes_first),
+        scale=scale,
         verdicts=tuple(verdicts),
     )
+
+
+def most_instances(request: Request) -> int:
+    """Return how many instances there may be: one for each request in flight, if that number is
+    known.
+    """
+    load = request.workload
+    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
 
 def make_plan(
@@ -110,6 +127,16 @@ def make_plan(
     ``prices`` are as for :func:`consider`.
     """
     return choose(consider(model, inventory, request, traits, prices))
+
+
+def decided(considered: Considered) -> tuple[FeasibleCandidate, ...]:
+    """Return the candidates that stand, the chosen one first; empty if none does."""
+    scale = considered.scale
+    # Near ties are held against the whole rank.
+    ranked = settled(best_first(considered.feasible, scale), scale)
+    if ranked and scale.request.space.replicas is None:
+        return _beside_more(ranked, considered)
+    return ranked
 
 
 def choose(considered: Considered) -> Report:
@@ -140,18 +167,40 @@ def _missed(considered: Considered, report: Report) -> Iterator[MissedPlan]:
 
 
 def _chosen(considered: Considered) -> Report:
-    scale = considered.scale
-    verdicts = considered.verdicts
-    # Near ties and copies are held against the whole rank.
-    ranked = settled(best_first(considered.feasible, scale), scale, considered.judge.prices)
+    verdicts, ranked = considered.verdicts, decided(considered)
     if ranked:
         return _report(ranked, considered)
+    asked = PlannerQuestion(
+        model=considered.model, request=considered.request, traits=considered.traits
+    )
     return Report(
-        outcome=no_plan(verdicts, considered.inventory, considered.request),
+        outcome=no_plan(verdicts, considered.inventory, asked),
         alternatives=(),
         excluded=count_exclusions(verdicts, considered.inventory),
         considered=len(verdicts),
     )
+
+
+def _beside_more(
+    ranked: tuple[FeasibleCandidate, ...], considered: Considered
+) -> tuple[FeasibleCandidate, ...]:
+    """Return the candidates with the chosen one first, beside those in more instances that may
+    pay.
+    """
+    judge, scale = considered.judge, considered.scale
+    wanted = considered.request.workload.kv_offload
+    scope = SearchScope(
+        not_admitted=too_small(
+            wanted, considered.model, over_ray=considered.traits.options.over_ray
+        ),
+        numbers=More.beside(ranked, judge, scale),
+        most=most_instances(considered.request),
+    )
+    candidates = enumerate_candidates(
+        considered.model, considered.inventory, considered.request.space, considered.traits, scope
+    )
+    beside = select(map(judge.verdict, candidates), scale)
+    return settled(rank((*ranked, *beside), scale), scale) if beside else ranked
 
 
 def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Report:
@@ -159,24 +208,18 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     scale = considered.scale
     request = considered.request
     verdicts = considered.verdicts
-    prices = considered.judge.prices
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(
         ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
     )
-    # A budget to fill has chosen the number of replicas already.
-    copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
-    reconciled = (best, *others)
     inventory = considered.inventory
-    care = (
-        *more_replicas(ranked, copies, scale),
-        *warnings(inventory, reconciled, request, considered.model, considered.traits),
-    )
+    care = warnings(inventory, best, request, considered.model, considered.traits)
     return Report(
         outcome=replace(
             _plan(best, considered.traits, scale, why),
             warnings=care,
             host_cache=_host_cache(best, considered),
+            enough=_enough(ranked, scale),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -194,7 +237,17 @@ def _alternative(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
         losses=losses,
         million_tokens_price=million_tokens_price(other),
         gpu_price=replace(price, source="") if price else None,
+        product=other.candidate.pool.product,
+        capacity=other.estimate.capacity,
     )
+
+
+def _enough(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Enough | None:
+    if ranked[0].carries_load or ranked[0].estimate.capacity is None:
+        return None
+    wanted = keeps_up(ranked, scale)
+    free = sum(node.free for node in wanted.pool.nodes)
+    return Enough(layout=wanted.layout, pool=wanted.pool.name, free=free)
 
 
 def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
@@ -226,7 +279,7 @@ def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandi
     rest = select(
         (verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale
     )
-    return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
+    return in_reach(rank((*ranked, *rest), scale), deploy=scale.request.deploy)
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
@@ -276,4 +329,5 @@ def _plan(
         gpu_price=scale.price(pool),
         draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
+        capacity=estimate.capacity,
     )

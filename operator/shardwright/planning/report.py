@@ -43,7 +43,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A layout that would also run, and its losses against the chosen one, also in words."""
+    """A layout that would also run, and its losses against the chosen one, also in words.
+
+    ``capacity`` is as in the plan.
+    """
 
     layout: Layout
     pool: str
@@ -52,16 +55,42 @@ class Alternative:
     million_tokens_price: float | None = None  # as in the plan
     gpu_price: GpuPrice | None = None  # as in the plan, without its source
     losses: tuple[Loss, ...] = ()
+    product: str = ""
+    capacity: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A layout that was ruled out, and its gap (empty: it is no matter of degree)."""
+
+    layout: Layout
+    gap: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """How many candidates (or nodes) one reason ruled out, with the nearest miss."""
+    """How many candidates (or nodes) one reason ruled out, with the nearest miss.
+
+    A candidate counts once, for the first reason against it. ``nearest`` is None for nodes, and for
+    degrees that do not divide the model: more memory or time would not help those.
+    """
 
     code: str
     count: int
     example: str
     nearest_miss: str
+    nearest: NearMiss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enough:
+    """What would carry a rate that the plan does not: a layout with its replicas, on a pool with so
+    many free GPUs.
+    """
+
+    layout: Layout
+    pool: str
+    free: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +108,9 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
+    offered). ``missing`` is how many groups are wanted beside these and have no place: it predicts
+    what these do alone. ``enough`` is what would carry a rate that this plan does not.
     """
 
     layout: Layout
@@ -115,11 +146,19 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    capacity: float | None = None
+    missing: int = 0
+    enough: Enough | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
         """Return the number of each group, which is part of its name and stays while others go."""
         return self.numbers or tuple(range(len(self.groups)))
+
+    @property
+    def wanted(self) -> int:
+        """Return how many groups were wanted when it was made."""
+        return len(self.groups) + self.missing
 
     @property
     def deployable(self) -> bool:
@@ -137,15 +176,46 @@ class Lack:
     nodes: int
 
 
+class Benefit(StrEnum):
+    """What leaving out fields of the user's own brings."""
+
+    FITS = "Fits"  #: there is a plan at all
+    DEPLOYABLE = "Deployable"  #: the plan can be run, not only shown
+    CARRIES_LOAD = "CarriesLoad"
+    CHEAPER = "Cheaper"
+    THROUGHPUT = "Throughput"
+    SOONER = "Sooner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutFields:
+    """The plan without some of the user's own ``fields``, which are named by their paths.
+
+    Price of the GPUs, output and time of an answer are multiples of the present plan's (1: there is
+    none).
+    """
+
+    fields: tuple[str, ...]
+    gain: Benefit
+    layout: Layout
+    pool: str
+    product: str
+    price: float = 1.0
+    output: float = 1.0
+    seconds: float = 1.0
+    carries_load: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """How to make room: so many more nodes of a pool (0: none would do), or a model that goes
-    (empty: none).
+    """How to get a plan: without fields of the user's own, with so many more nodes of a pool (0:
+    none would do), or if a model went (empty: none).
     """
 
     pool: str = ""
     more_nodes: int = 0
     moved: str = ""
+    without: tuple[WithoutFields, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +240,23 @@ class NoPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome, with everything considered on the way."""
+    """The outcome, with everything considered on the way.
+
+    ``lacks`` is why groups are missing from the plan (None: none is, or nobody asked why).
+    ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
+    out.
+    """
 
     outcome: Plan | NoPlan
     alternatives: tuple[Alternative, ...]
     excluded: tuple[Exclusion, ...]
     considered: int
+    lacks: NoPlan | None = None
+    costly: tuple[WithoutFields, ...] = ()
+
+    @property
+    def without(self) -> tuple[WithoutFields, ...]:
+        """Return the plans without some of the user's own fields, as far as they are worked out."""
+        if isinstance(self.outcome, Plan):
+            return self.costly
+        return self.outcome.ways_out.without if self.outcome.ways_out else ()

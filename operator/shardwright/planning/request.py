@@ -47,11 +47,11 @@ class Request:
 
     ``storage`` is where the weights lie (None: not known), ``read_bytes_per_second`` a node's
     stated rate of reading from there (None: assumed). ``file_bytes`` is the least size of the
-    weights' files, ``cache_bytes`` the size of a pod's own claim for downloads. ``pinned``: all
-    pods are told which commit to download; ``commit_missed``: somebody wants one named and none is.
-    ``gated`` are models that the hub gives to nobody without a token, if none is named; ``owner``
-    is namespace (empty: the context's) and name of the ShardedModel, for commands about it. With
-    ``deploy`` a layout that can be run goes before one that can only be shown.
+    weights' files, ``cache_bytes`` the size of a pod's own claim for downloads. ``commit_missed``:
+    somebody wants a commit of the model named and none is. ``gated`` are models that the hub gives
+    to nobody without a token, if none is named; ``owner`` is namespace (empty: the context's) and
+    name of the ShardedModel, for commands about it. With ``deploy`` a layout that can be run goes
+    before one that can only be shown.
     """
 
     workload: Workload
@@ -61,7 +61,6 @@ class Request:
     read_bytes_per_second: float | None = None
     cache_bytes: int | None = None
     file_bytes: int = 0
-    pinned: bool = False
     commit_missed: bool = False
     gated: tuple[str, ...] = ()
     owner: tuple[str, str] = ("", "NAME")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shardwright.costs.coefficients import BAND_MODELLED
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
 from shardwright.hardware.inventory import Inventory, Node, Pool
@@ -33,6 +34,21 @@ a few services long.
 MORE_GPUS: Final = 4
 """Kinds of GPU that are shown at most beside the runners-up that are asked for, each with its best
 layout. Basis: chosen, so that a report stays small on a cluster with many kinds.
+"""
+
+KV_ERROR: Final = 0.05
+"""Share of the requests in flight that may lack room for K/V in a layout that carries them.
+Basis: the error of the K/V figures (docs/benchmarks/accuracy.md), rounded up.
+"""
+
+BALANCED_SHARE: Final = 1.5
+"""Times the least cost that carries the load which Balanced may pay for speed. Source: the
+definition of Balanced in docs/planner-choice.md.
+"""
+
+UNPROVEN: Final = 1 - BAND_MODELLED / 2
+"""Share of its predicted speed that counts of a layout whose like nobody serves. Basis: assumed:
+half of the lower band of what is modelled.
 """
 
 DOUBLING_GAIN: Final = 0.10
@@ -88,6 +104,16 @@ class Scale:
             return pool.price
         return relative_price(pool.gpu) if self.relative else None
 
+    def stranded(self, candidate: Candidate) -> float:
+        """Return the cost of the GPUs that a candidate leaves on boards where nobody else can join
+        them: instances on more than half of a board take it whole.
+        """
+        placement, board = candidate.placement, candidate.pool.gpus_per_node
+        if self.request.space.fill or placement.gpus_per_node <= board / 2:
+            return 0.0
+        boards = placement.nodes_per_replica * candidate.layout.replicas
+        return self._each(candidate.pool) * boards * (board - placement.gpus_per_node)
+
     def opened(self, candidate: Candidate) -> float:
         """Return the cost of the GPUs that a candidate leaves idle in trays that nobody used
         before.
@@ -124,23 +150,41 @@ def _whole_trays(candidate: Candidate) -> list[Node]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeasibleCandidate:
-    """A candidate that nothing speaks against."""
+    """A candidate that nothing speaks against.
+
+    ``served_share`` is the share of the offered load that is served: of the requests in flight
+    those that have room at once, of a rate what is served at most with headroom; 1 carries the
+    load. ``cost`` is what counts of its GPUs, ``sure`` the share that counts of its predicted
+    speed.
+    """
 
     candidate: Candidate
     estimate: Estimate
-    # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the
-    # load
     served_share: float
     score: float  # the objective, greater is better
+    cost: float
+    sure: float = 1.0
     # Other GPUs are taken before these, where they do as well.
     second_choice: bool = False
-    # more requests arrive than are served at most: the queue grows without end
+    # More requests arrive than are served at most: the queue grows without end.
     falls_behind: bool = False
 
     @property
     def carries_load(self) -> bool:
-        """Return whether no request waits for K/V space."""
+        """Return whether the load is carried: no request waits for room, or a rate has headroom."""
         return self.served_share >= 1
+
+    @property
+    def counted_cost(self) -> float:
+        """Return the cost that it is compared by: what is less sure must cost less."""
+        return self.cost / self.sure
+
+    @property
+    def served(self) -> float:
+        """Return what is served at most, as far as it is sure: requests a second of a rate, else
+        output tokens.
+        """
+        return self.sure * most_served(self.estimate.performance, self.estimate.capacity)
 
     @property
     def replicas_wanted(self) -> int:
@@ -152,43 +196,85 @@ class FeasibleCandidate:
         """Return whether one longest request fits some stage by less than its memory may be off."""
         return any(stage.tight for stage in self.estimate.stages)
 
+    def goes_over_nodes(self, request: Request) -> bool:
+        """Return whether an instance spans nodes that others need not: under Latency those of one
+        NVLink domain count as one, and with a budget to fill all nodes are taken anyway.
+        """
+        placement, goal = self.candidate.placement, request.objective.optimize_for
+        joined = goal is OptimizeFor.LATENCY and placement.one_domain
+        return placement.nodes_per_replica > 1 and not (joined or request.space.fill)
+
+    def seconds(self, request: Request) -> float:
+        """Return the seconds of a request from its arrival to its last token, as far as they are
+        sure.
+        """
+        return answer_seconds(self.estimate, request) / self.sure
+
 
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates that nothing speaks against, best first.
 
-    Layouts that surely start go before tight ones, then layouts that carry the load before those
-    whose requests queue. Within these the objective decides; with a queue it includes the wait.
+    Layouts that surely start go before tight ones, then those that carry the load before others,
+    and those inside nodes before those over them. Within these the objective decides; of layouts
+    that do not carry the load, the one that serves most.
     """
     feasible = (verdict for verdict in verdicts if not verdict.violations)
     return rank(
-        assess(verdict.candidate, estimate, scale)
-        for verdict in feasible
-        if (estimate := verdict.estimate)
+        (
+            assess(verdict.candidate, estimate, scale)
+            for verdict in feasible
+            if (estimate := verdict.estimate)
+        ),
+        scale,
     )
 
 
-def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]:
+def rank(feasible: Iterable[FeasibleCandidate], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates, best first, whatever the order given."""
-    return tuple(sorted(feasible, key=_order))
+    return tuple(sorted(feasible, key=lambda each: _order(each, scale.request)))
 
 
 def assess(
     candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
 ) -> FeasibleCandidate:
     """Return a candidate with its score; ``besides`` is a cost beside its own GPUs."""
-    share, cost = (
-        _served_share(candidate, estimate, scale.request),
-        scale.cost(candidate) + besides,
-    )
-    objective = score if share >= 1 else waiting_score
+    request = scale.request
+    share = _served_share(candidate, estimate, request)
+    cost = scale.cost(candidate) + scale.stranded(candidate) + besides
+    sure = certainty(estimate.performance) * _proven(candidate, request)
     return FeasibleCandidate(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
+        cost=cost,
+        sure=sure,
         second_choice=scale.takes_first not in ("", whole_resource(candidate.pool.resource)),
-        score=objective(estimate.performance, cost, scale.request, estimate.capacity),
-        falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
+        score=score(estimate.performance, cost, request, sure)
+        if share >= 1
+        else sure * most_served(estimate.performance, estimate.capacity),
+        falls_behind=share < UTILISATION and request.workload.requests_per_second is not None,
     )
+
+
+def certainty(speed: Performance) -> float:
+    """Return the share of a predicted speed that counts: without a measurement near it, as much as
+    the middle of its lower half band.
+    """
+    if speed.basis != "modelled":
+        return 1.0
+    return (1 + speed.low / speed.output_tokens_per_second) / 2
+
+
+def _proven(candidate: Candidate, request: Request) -> float:
+    """Return the share that counts of layouts that nobody serves: stages that halve nothing, stages
+    for speed inside an NVLink domain, tensor groups over a network.
+    """
+    layout, placement, pool = candidate.layout, candidate.placement, candidate.pool
+    latency = request.objective.optimize_for is OptimizeFor.LATENCY
+    joined = pool.gpu.scale_up is not None and pool.network != placement.pipeline_link
+    odd = layout.pipeline.bit_count() > 1 or latency
+    staged = layout.pipeline > 1 and joined and odd
+    return UNPROVEN if staged or placement.tensor_link == pool.network else 1.0
 
 
 def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
@@ -207,54 +293,45 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
     offered = math.ceil(
         requests_per_replica(request.workload, candidate.layout) / candidate.layout.attention_data
     )
-    return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
+    room = min(estimate.kv_requests, estimate.max_sequences)
+    return min(1.0, room / (offered * (1 - KV_ERROR)))
 
 
 def answer_seconds(estimate: Estimate, request: Request) -> float:
     """Return the seconds of a request from its arrival to its last token, waiting included."""
-    return _seconds(estimate.performance, request)
-
-
-def _seconds(speed: Performance, request: Request) -> float:
+    speed = estimate.performance
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
-) -> float:
+def score(speed: Performance, cost: float, request: Request, sure: float = 1.0) -> float:
     """Return the objective of a layout that carries the load, greater is better; its GPUs cost
-    ``cost``.
+    ``cost``, and of its speed the share ``sure`` counts.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
     when it brings ``DOUBLING_GAIN``, so that comparing any two gives one best in any order.
     """
-    del capacity  # it is enough
-    per_gpu = speed.output_tokens_per_second / cost
     match request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
-            return per_gpu
+            return sure / cost
         case OptimizeFor.BALANCED:
+            per_gpu = speed.output_tokens_per_second / cost
             return float(
-                per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT)
+                sure
+                * per_gpu**THROUGHPUT_WEIGHT
+                * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT)
             )
         case OptimizeFor.LATENCY:
-            return _worth_its_gpus(_seconds(speed, request), cost)
+            seconds = speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
+            # Twice the cost weighs 1 / (1 - DOUBLING_GAIN) times as much: there a doubling breaks
+            # even.
+            return float(-seconds / sure * cost ** -math.log2(1 - DOUBLING_GAIN))
 
 
-def waiting_score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
-) -> float:
-    """Return the objective of a layout whose requests wait; ``capacity`` is requests a second."""
-    return _worth_its_gpus(
-        # The times of an unserved rate grow without end, so the served part is the measure.
-        _seconds(speed, request) if capacity is None else 1 / capacity,
-        cost,
-    )
-
-
-def _worth_its_gpus(seconds: float, cost: float) -> float:
-    # Twice the cost weighs 1 / (1 - DOUBLING_GAIN) times as much: there a doubling breaks even.
-    return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
+def most_served(speed: Performance, capacity: float | None) -> float:
+    """Return what is served at most: requests a second of an offered rate, else output tokens a
+    second.
+    """
+    return speed.output_tokens_per_second if capacity is None else capacity
 
 
 def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
@@ -295,12 +372,13 @@ def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[Feasibl
         beside.setdefault(_gpu(feasible), feasible)
     shown = {_gpu(feasible) for feasible in chosen}
     more = [feasible for gpu, feasible in beside.items() if gpu not in shown]
-    return tuple(sorted([*chosen, *more[:MORE_GPUS]], key=_order))
+    return tuple(sorted([*chosen, *more[:MORE_GPUS]], key=ranked.index))
 
 
 def _cut(feasible: FeasibleCandidate) -> tuple[Layout, str]:
-    """Return a key: stages cut elsewhere or a shared K/V are no other cut."""
-    return replace(feasible.candidate.layout, partition=(), context=1), _gpu(feasible)
+    """Return a key: stages cut elsewhere, a shared K/V or more instances are no other cut."""
+    layout = replace(feasible.candidate.layout, partition=(), context=1, replicas=1)
+    return layout, _gpu(feasible)
 
 
 def _gpu(feasible: FeasibleCandidate) -> str:
@@ -311,7 +389,7 @@ def _kind(layout: Layout) -> tuple[bool, ...]:
     return (layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1)
 
 
-def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
+def _order(feasible: FeasibleCandidate, request: Request) -> tuple[object, ...]:
     candidate = feasible.candidate
     crossing = sum(
         share.seconds
@@ -322,8 +400,9 @@ def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
         feasible.tight,
         not feasible.carries_load,
         feasible.second_choice,
+        feasible.carries_load and feasible.goes_over_nodes(request),
         -feasible.score,
-        -feasible.served_share,
+        -feasible.served,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
         # Predictions are least sure on the links.

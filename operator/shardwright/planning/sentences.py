@@ -18,15 +18,17 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     duration,
+    letters,
     on_gpus,
     rate,
     rate_of,
     rate_offered,
     spell,
 )
-from shardwright.planning.report import Exclusion, Loss, LossKind, WaysOut
+from shardwright.planning.report import Benefit, Exclusion, Loss, LossKind, WaysOut, WithoutFields
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
+    BALANCED_SHARE,
     FeasibleCandidate,
     Scale,
     answer_seconds,
@@ -59,6 +61,10 @@ _LOSSES: Final = {
     LossKind.QUEUES: "queues{more}: only {requests} at once per replica",
     LossKind.PART_OF_TPOT: "{seconds} more per token for {part}",
 }
+_DEARER: Final = 0.10
+"""Share of price or time by which the plan without a field must be worse for it to be said. Basis:
+assumed, the median error of throughput.
+"""
 _SINGULAR: Final = {"do": "does", "have": "has", "cannot": "cannot"}
 
 
@@ -83,7 +89,8 @@ def reasons(
 def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     cut = f"{_on_product(best)} ({best.candidate.pool.name})"
     if feasible == 1:
-        return f"{cut} is the only layout that can run."
+        is_ = "are" if best.candidate.layout.replicas > 1 else "is"
+        return f"{cut} {is_} the only layout that can run."
     short = best.estimate.capacity is not None and not best.carries_load
     verb, what = ("come", "closest to carrying the load") if short else ("give", _goal(scale))
     s = "" if best.candidate.layout.replicas > 1 else "s"
@@ -120,7 +127,7 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
 
 
 def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
-    best, other, request = ranked[0], rank(ranked)[0], scale.request
+    best, other, request = ranked[0], rank(ranked, scale)[0], scale.request
     if other is best:
         return
     here, there, cut = best.estimate, other.estimate, on_gpus(other.candidate.layout)
@@ -139,10 +146,10 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
         yield f"{cut} {_why_first(other, best)}, but brings less and answers later."
     elif near_tie(other, best):
         yield f"{cut} is better by less than predictions tell apart; this one is simpler."
-    else:
+    elif other.cost > best.cost * BALANCED_SHARE:
         yield (
-            f"{cut} answers sooner, but on as many GPUs replicas inside nodes would "
-            "answer sooner still."
+            f"{cut} answers sooner, but costs more than {BALANCED_SHARE - 1:.0%} more than the "
+            "fewest GPUs that carry the load."
         )
 
 
@@ -201,7 +208,7 @@ def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
     }
     carrying = [feasible for _, feasible in busy.values() if feasible.carries_load]
     if carrying:
-        first = rank(carrying)[0].candidate
+        first = rank(carrying, scale)[0].candidate
         problem = busy[id(first)][0].violations[0].problem
         yield f"{copies(first.layout)} would carry it, but {problem.what}, {problem.gap}."
 
@@ -213,9 +220,14 @@ def _time(best: FeasibleCandidate) -> str:
 
 
 def time_shares(shares: Sequence[TimeShare]) -> str:
-    """Return the three largest parts of the time."""
+    """Return the three largest parts of the time, without those that round to nothing.
+
+    >>> time_shares([TimeShare(name="Queue", seconds=9.0), TimeShare(name="Compute", seconds=0.01)])
+    'queueing 100%'
+    """
     total = sum(share.seconds for share in shares)
-    largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
+    felt = (share for share in shares if share.seconds >= 0.005 * total)
+    largest = sorted(felt, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 
@@ -260,6 +272,8 @@ def _smaller(
         return same and item.layout.gpus < best.candidate.layout.gpus
 
     smaller = [item for item in ranked if is_smaller(item.candidate)]
+    # In fewer instances some would stand too, which no candidate shows.
+    fewer_do = any(_one(item) < best.candidate.layout.gpus for item in ranked)
     if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
         return
     fewer = [item for item in verdicts if is_smaller(item.candidate)]
@@ -269,12 +283,16 @@ def _smaller(
     elif smaller:
         most = max(smaller, key=lambda other: (other.served_share, other.score))
         yield _queueing(most, request)
-    elif short := _nearest(fewer, MEMORY):
+    elif not fewer_do and (short := _nearest(fewer, MEMORY)):
         cut, problem = short
         yield (
             f"No layout on fewer GPUs that was tried holds it: the nearest, {cut}, is "
             f"{problem.gap}."
         )
+
+
+def _one(feasible: FeasibleCandidate) -> int:
+    return feasible.candidate.layout.gpus_per_replica
 
 
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
@@ -293,8 +311,9 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     wanted = request.workload.requests_per_second
     cut = degrees(smaller.candidate.layout)
     if wanted is not None:
+        late = "fall behind" if smaller.falls_behind else "leave no headroom"
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {rate(rate_served(smaller))} requests "
+            f"Fewer GPUs would {late}: {cut} serves {rate(rate_served(smaller))} requests "
             f"a second at most, {rate_offered(wanted)} are offered."
         )
     share = _share(smaller, request)
@@ -336,7 +355,7 @@ def _more(ratio: float) -> str:
 
 
 def ways_sentence(ways: WaysOut | None) -> str:
-    """Return the ways to make room in words, empty if none is known.
+    """Return the ways to a plan in words, empty if none is known.
 
     >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
     'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'
@@ -347,8 +366,51 @@ def ways_sentence(ways: WaysOut | None) -> str:
         return ""
     s = "s" if ways.more_nodes > 1 else ""
     nodes = f"with {ways.more_nodes} more node{s} of {ways.pool}" if ways.more_nodes else ""
-    said = ", or ".join(filter(None, (nodes, ways.moved and f"if {ways.moved} went")))
+    parts = (*map(without_sentence, ways.without), nodes, ways.moved and f"if {ways.moved} went")
+    said = ", or ".join(filter(None, parts))
     return f"it would fit {said}" if said else ""
+
+
+def without_sentence(found: WithoutFields) -> str:
+    """Return what leaving out some of the user's own fields brings.
+
+    >>> from shardwright.layouts.layout import Layout
+    >>> fields, layout = ("spec.placement.nodeSelector",), Layout(tensor=4, replicas=2)
+    >>> found = WithoutFields(
+    ...     fields=fields, gain=Benefit.FITS, layout=layout, pool="gb200", product="NVIDIA-GB200"
+    ... )
+    >>> without_sentence(found)
+    'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200'
+    >>> without_sentence(replace(found, gain=Benefit.CHEAPER, price=0.59, seconds=1.8))
+    'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200, 41% cheaper, answers in 80% more time'
+    """
+    layout = found.layout
+    several = f"{layout.replicas:,} x " if layout.replicas > 1 else ""
+    product = found.product.removeprefix("NVIDIA-")
+    cut = f"{several}{letters(layout)} on {layout.gpus:,} {product}"
+    return f"without {' and '.join(found.fields)}: {', '.join((cut, *_gains(found)))}"
+
+
+def _gains(found: WithoutFields) -> Iterator[str]:
+    match found.gain:
+        case Benefit.FITS:
+            if not found.carries_load:
+                yield "which does not carry the load"
+        case Benefit.DEPLOYABLE:
+            yield "which can be deployed"
+        case Benefit.CARRIES_LOAD:
+            yield "carries the load"
+        case Benefit.CHEAPER:
+            yield f"{1 - found.price:.0%} cheaper"
+        case Benefit.THROUGHPUT:
+            yield f"{found.output - 1:.0%} more output"
+        case Benefit.SOONER:
+            yield f"answers in {1 - found.seconds:.0%} less time"
+    if found.price > 1 + _DEARER:
+        yield f"{found.price - 1:.0%} dearer"
+    # Of requests that wait without end there is no time to compare.
+    if found.seconds > 1 + _DEARER and found.gain is not Benefit.CARRIES_LOAD:
+        yield f"answers in {found.seconds - 1:.0%} more time"
 
 
 def uncounted_sentence(names: Sequence[str]) -> str:
@@ -368,8 +430,6 @@ def uncounted_sentence(names: Sequence[str]) -> str:
 def exclusions_sentence(considered: int, excluded: Sequence[Exclusion]) -> str:
     """Return the excluded candidates, counted, most frequent reason first: layouts, then nodes.
 
-    A layout may break several rules, so the counts may add up to more than the total.
-
     >>> exclusion = Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss="")
     >>> exclusions_sentence(48, [exclusion])
     'of 48 layouts tried: 1 does not divide the attention heads'
@@ -383,11 +443,6 @@ def exclusions_sentence(considered: int, excluded: Sequence[Exclusion]) -> str:
             layouts.append(f"{item.count:,} {verb} {rest}")
         else:
             nodes.append(f"{item.count:,} {spell(item.code)}")
-    several = " (a layout can break several rules)" if layouts[1:] else ""
     tried = f"{format_plural(considered, 'layout')} tried"
-    said = (
-        f"of {tried}: {', '.join(layouts) or 'none'}{several}"
-        if considered
-        else "no layout was tried"
-    )
+    said = f"of {tried}: {', '.join(layouts) or 'none'}" if considered else "no layout was tried"
     return f"{said}; nodes not used: {', '.join(nodes)}" if nodes else said

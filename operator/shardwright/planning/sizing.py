@@ -1,63 +1,143 @@
-"""What are the fewest GPUs that carry a load within its limits?"""
-
-from __future__ import annotations
+"""How does a chosen layout grow with the load, and what would others give a user for each GPU?"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.costs.estimator import Estimator
+from shardwright.costs.workload import Workload
+from shardwright.layouts.layout import Candidate, Layout
+from shardwright.planning.checks import limit_violations
+from shardwright.planning.numbers import fewest, kind, of
+from shardwright.planning.planner import Considered
+from shardwright.planning.report import Plan
+from shardwright.planning.request import Request
+from shardwright.planning.select import UTILISATION, Scale, assess
+from shardwright.planning.survey import Surveyed
 
-MORE: Final = (1.25, 1.5, 2.0)
-"""Times the fewest GPUs that are tried as well: what a little more brings. Basis: chosen."""
+MOST_IN_FLIGHT: Final = 4096
+"""Unit: requests of one instance, up to which it is asked how many it holds. Basis: assumed; the
+batches of engines are smaller.
+"""
+
+STEPS: Final = 8
+"""Points of a curve over the load, up to twice the planned instances. Basis: chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizedOutcome:
-    """The outcome with so many GPUs."""
-
-    gpus: int
-    outcome: Plan | NoPlan
-
-    @property
-    def carries(self) -> bool:
-        """Return whether they carry the load within the limits."""
-        return isinstance(self.outcome, Plan) and self.outcome.carries_load
-
-
-def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, ...]:
-    """Return every step that was tried, by rising number of GPUs; the first that carries is the
-    fewest.
-
-    Numbers double until one carries, the gap below it is halved, and a few above it are tried, up
-    to ``most``. More GPUs are taken to carry whatever fewer do. ``ask`` plans for a number of GPUs.
+class Instance:
+    """What one instance of a layout just holds: ``requests`` in flight, all of them running and
+    within the limits; ``rate`` are the requests a second that it carries with headroom.
     """
-    steps: dict[int, SizedOutcome] = {}
 
-    def carries(gpus: int) -> bool:
-        steps[gpus] = SizedOutcome(gpus=gpus, outcome=ask(gpus))
-        return steps[gpus].carries
-
-    low, high = 0, 1
-    # Each question plans for all of the GPUs, so a few must do.
-    while not carries(high) and high < most:
-        low, high = high, min(2 * high, most)
-    # Between one that does not carry and one that does, if more GPUs never carry less.
-    while steps[high].carries and high - low > 1:
-        middle = (low + high) // 2
-        if carries(middle):
-            high = middle
-        else:
-            low = middle
-    for gpus in (
-        {math.ceil(high * share) for share in MORE} - steps.keys() if steps[high].carries else ()
-    ):
-        if gpus <= most:
-            carries(gpus)
-    return tuple(steps[gpus] for gpus in sorted(steps))
+    requests: int
+    rate: float
 
 
-def fewest(steps: tuple[SizedOutcome, ...]) -> SizedOutcome | None:
-    """Return the smallest step that carries the load, None if none does."""
-    return next((step for step in steps if step.carries), None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """So many instances on so many GPUs carry up to ``load``: requests a second if a rate is
+    offered, else requests in flight.
+    """
+
+    instances: int
+    gpus: int
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """A layout that no other beats in both: output tokens a second of one user, and of one GPU."""
+
+    layout: Layout
+    pool: str
+    tokens_per_user: float
+    tokens_per_gpu: float
+
+
+def instance_of(plan: Plan, considered: Considered) -> Instance | None:
+    """Return what one instance of a plan holds, None if not even one request."""
+    request = considered.request
+    one = _one(plan, considered)
+    estimator = Estimator(
+        considered.model,
+        request.workload,
+        considered.traits,
+        request.storage,
+        request.read_bytes_per_second,
+    )
+    beyond = fewest(
+        lambda number: not _holds(one, number, estimator, request), 1, MOST_IN_FLIGHT + 1
+    )
+    requests = (beyond or MOST_IN_FLIGHT + 1) - 1
+    if requests == 0:
+        return None
+    served = estimator.under(_in_flight(request, requests)).estimate(one).performance
+    most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
+    rate = min(UTILISATION * most, served.requests_per_second)
+    return Instance(requests=requests, rate=max(rate, _share(plan, request)))
+
+
+def steps_of(plan: Plan, instance: Instance, request: Request) -> tuple[Step, ...]:
+    """Return up to which load numbers of instances carry, by rising load; the planned number is
+    among them.
+    """
+    each = instance.requests if request.workload.requests_per_second is None else instance.rate
+    number, gpus = plan.layout.replicas, plan.layout.gpus_per_replica
+    numbers = sorted({math.ceil(2 * number * part / STEPS) for part in range(1, STEPS + 1)})
+    return tuple(Step(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
+
+
+def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, ...]:
+    """Return the layouts that can run and that no other beats in tokens per user and per GPU, by
+    falling speed of one user.
+    """
+    points = sorted(_points(surveyed, request), key=lambda point: -point.tokens_per_gpu)
+    points.sort(key=lambda point: -point.tokens_per_user)
+    found: list[FrontPoint] = []
+    for point in points:
+        if not found or point.tokens_per_gpu > found[-1].tokens_per_gpu:
+            found.append(point)
+    return tuple(found)
+
+
+def _one(plan: Plan, considered: Considered) -> Candidate:
+    wanted = replace(plan.layout, replicas=1), plan.pool
+    candidates = (verdict.candidate for verdict in considered.verdicts)
+    return of(next(each for each in candidates if kind(each) == wanted), 1)
+
+
+def _holds(one: Candidate, number: int, estimator: Estimator, request: Request) -> bool:
+    asked = replace(request, workload=_in_flight(request, number))
+    estimate = estimator.under(asked.workload).estimate(one)
+    carries = assess(one, estimate, Scale(request=asked, by_price=False)).carries_load
+    return carries and not any(limit_violations(estimate.performance, asked))
+
+
+def _in_flight(request: Request, number: int) -> Workload:
+    return replace(request.workload, concurrency=number, requests_per_second=None)
+
+
+def _share(plan: Plan, request: Request) -> float:
+    """Return the part of an offered rate that each instance of a plan carries; 0 if it does not."""
+    if not plan.carries_load:
+        return 0.0
+    return (request.workload.requests_per_second or 0.0) / plan.layout.replicas
+
+
+def _points(surveyed: Sequence[Surveyed], request: Request) -> Iterator[FrontPoint]:
+    for one in surveyed:
+        if one.performance is None or one.codes:
+            continue
+        served = (
+            one.performance.output_tokens_per_second
+            if one.capacity is None
+            else one.capacity * request.workload.output_tokens
+        )
+        yield FrontPoint(
+            layout=one.layout,
+            pool=one.pool,
+            tokens_per_user=1 / one.performance.tpot_seconds,
+            tokens_per_gpu=served / one.layout.gpus,
+        )

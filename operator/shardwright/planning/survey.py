@@ -19,6 +19,7 @@ class Surveyed:
 
     ``performance`` is None if its degrees do not divide the model or its memory does not do; with
     any other violation it is priced as if it ran. ``carries_load`` is False if requests would wait.
+    ``capacity`` is as in the plan.
     """
 
     layout: Layout
@@ -27,6 +28,7 @@ class Surveyed:
     codes: tuple[str, ...]
     performance: Performance | None
     carries_load: bool
+    capacity: float | None = None
 
 
 def survey(considered: Considered) -> tuple[Surveyed, ...]:
@@ -51,6 +53,7 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
                 codes=tuple(sorted(verdict.codes)),
                 performance=estimate.performance if estimate else None,
                 carries_load=carries,
+                capacity=estimate.capacity if estimate else None,
             )
         )
     return tuple(found)

@@ -1,11 +1,10 @@
 """Of what should a plan's reader beware: lowered values, slow links, uncertain speeds?"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
@@ -14,12 +13,11 @@ from shardwright.layouts.placing import Over
 from shardwright.layouts.traits import DraftMethod, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.choice import keeps_up
 from shardwright.planning.drafts import NOUNS
 from shardwright.planning.offload import host_cache
-from shardwright.planning.phrases import UNKNOWN_PODS, copies, degrees, relative_price_words
+from shardwright.planning.phrases import UNKNOWN_PODS, relative_price_words
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, FeasibleCandidate, Scale, answer_seconds
+from shardwright.planning.select import FeasibleCandidate
 from shardwright.planning.sentences import uncounted_sentence
 from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
@@ -34,7 +32,7 @@ _PRICES_SHOWN: Final = 6
 
 def warnings(
     inventory: Inventory,
-    shown: Sequence[FeasibleCandidate],
+    best: FeasibleCandidate,
     request: Request,
     model: ModelSpec,
     traits: EngineTraits,
@@ -43,13 +41,11 @@ def warnings(
 
     Args:
         inventory: The nodes, with those that are free.
-        shown: The chosen layout and the runners-up beside it.
+        best: The chosen layout.
         request: The load and the objective.
         model: The model to serve.
         traits: The engine.
     """
-    # Only the unknown network is also a warning where just a runner-up depends on it.
-    best = shown[0]
     return (
         *_tight(best),
         *_lowered(best, request, traits),
@@ -58,7 +54,7 @@ def warnings(
         *_adapters(best, traits),
         *_gated(request),
         *_downloads(request),
-        *_commits(best, request),
+        *_commits(request),
         *_executor(best, traits),
         *_unproven(best.candidate, traits),
         *_unevenly_spread(best.candidate, request),
@@ -73,67 +69,13 @@ def warnings(
         *traits.warnings,
         *best.candidate.pool.warnings,
         *_missed_network(best.candidate),
-        *_unknown_network(shown),
+        *_unknown_network(best.candidate),
     )
 
 
 def _unknown_pods(inventory: Inventory) -> Iterator[str]:
     if said := UNKNOWN_PODS.get(inventory.known_pods):
         yield f"{said}, the planned ones may be taken"
-
-
-def more_replicas(
-    ranked: Sequence[FeasibleCandidate], smaller: FeasibleCandidate | None, scale: Scale
-) -> Iterator[str]:
-    """Return how many replicas would serve the rest of the load, and what smaller replicas would
-    gain.
-
-    Args:
-        ranked: The feasible candidates, the plan first.
-        smaller: Replicas of a smaller layout that bring more, and sooner, on as many GPUs, if
-            any.
-        scale: The measure by which layouts are compared.
-    """
-    best, request = ranked[0], scale.request
-    # A budget to fill has chosen the number of replicas already.
-    if request.space.fill:
-        return
-    if best.estimate.capacity is not None:
-        yield from _keeps_up(best, keeps_up(ranked, scale))
-    if smaller is not None:
-        here, there = best.estimate, smaller.estimate
-        sooner = 1 - answer_seconds(there, request) / answer_seconds(here, request)
-        layout, brings = smaller.candidate.layout, "answer"
-        if here.capacity is None:
-            more = (
-                there.performance.output_tokens_per_second
-                / here.performance.output_tokens_per_second
-                - 1
-            )
-            brings = f"bring {more:.0%} more output tokens per second and answer"
-        yield (
-            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} "
-            f"{brings} in {sooner:.0%} less time (replicas: {layout.replicas}, or budget.fill)"
-        )
-
-
-def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
-    replicas = wanted.layout.replicas
-    if not best.carries_load:
-        how = "requests arrive faster than they are served"
-        if not best.falls_behind:
-            most = f"{UTILISATION:.0%} of what is served at most"
-            how = f"requests arrive at more than {most}"
-    elif gpus < best.candidate.layout.gpus and replicas > 1:
-        how = "fewer GPUs would serve the rate"
-    else:
-        return
-    room = "which are free" if gpus <= free else f"of which {free:,} are free"
-    yield (
-        f"{how}: {copies(wanted.layout)} would serve it on {gpus:,} GPUs of "
-        f"{wanted.pool.name}, {room} (replicas: {replicas:,})"
-    )
 
 
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
@@ -191,35 +133,19 @@ def _gated(request: Request) -> Iterator[str]:
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """A plan that is only shown says so, too: it is read before it is deployed."""
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
             "spec.model.weights.cache.storage is "
             f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
-    if request.storage is Storage.HUB:
-        yield (
-            "every new pod downloads the weights from the hub: "
-            "spec.model.weights.cache keeps them on a claim"
-        )
 
 
-def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Pods of a group resolve the newest commit each by itself, if no claim is shared that holds
-    one.
-    """
+def _commits(request: Request) -> Iterator[str]:
     if request.commit_missed:
         yield (
             "no commit of the model is named: its publisher can change what the hub gives "
             "tomorrow; spec.model.revision pins one"
-        )
-    apart = request.storage is Storage.HUB or request.cache_bytes is not None
-    if apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
-        yield (
-            "the ranks of a group may load different commits, each the newest when it "
-            "downloads: spec.model.revision pins one, a shared claim "
-            "(spec.model.weights.cache.claimName) keeps one"
         )
 
 
@@ -346,7 +272,7 @@ def _slowed_by_drafts(
 def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Lighter weights do not help if the user has fixed the bytes of the K/V cache.
 
-    An offered rate that is not carried needs more replicas, which ``more_replicas`` says.
+    An offered rate that is not carried needs more replicas.
     """
     if best.carries_load or best.estimate.capacity is not None:
         return
@@ -397,14 +323,13 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     )
 
 
-def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
-    crossing = [pool.network for pool in pools if pool.reach.missed is None]
-    assumed = next((link.name for link in crossing if link.basis == "assumed"), None)
-    if assumed is not None:
+def _unknown_network(candidate: Candidate) -> Iterator[str]:
+    pool = candidate.pool
+    assumed = pool.reach.missed is None and pool.network.basis == "assumed"
+    if assumed and candidate.uses_network:
         yield (
-            f"the network between nodes is unknown: {assumed} per GPU assumed; set the node "
-            "label shardwright.io/network-gbps-per-gpu to state it"
+            f"the network between nodes is unknown: {pool.network.name} per GPU assumed; the node "
+            "label shardwright.io/network-gbps-per-gpu states it, for --gpus the option --network"
         )
 
 

@@ -5,11 +5,18 @@ here, and no sentence is read back.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from shardwright.api.conditions import Condition, ConditionType, Reason
+from shardwright.api.conditions import SOMETIMES, Condition, ConditionType, Reason
 from shardwright.api.record import Cause
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.sentences import uncounted_sentence
-from shardwright.reconcile.findings import Findings, rollback_message, summarise
+from shardwright.reconcile.findings import (
+    Findings,
+    Summary,
+    partly_message,
+    rollback_message,
+    summarise,
+    why_missing,
+)
 from shardwright.reconcile.sentences import (
     SHOWN,
     alpha_groups_sentence,
@@ -17,6 +24,7 @@ from shardwright.reconcile.sentences import (
     better_sentence,
     failure_sentence,
     fixes_sentence,
+    hand_over_sentence,
     named,
     not_ready_sentence,
 )
@@ -58,7 +66,8 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     summary = summarise(found)
     outcome = summary.reason, summary.message
     if found.hidden:
-        unknown = dict.fromkeys(ConditionType, ConditionSaid(None, *outcome))
+        always = [kind for kind in ConditionType if kind not in SOMETIMES]
+        unknown = dict.fromkeys(always, ConditionSaid(None, *outcome))
         known = {
             ConditionType.RECONCILING: _IDLE,
             ConditionType.STALLED: ConditionSaid(True, *outcome),
@@ -67,7 +76,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     said = {
         ConditionType.READY: ConditionSaid(summary.ready, *outcome),
         ConditionType.PLANNED: _planned(found, ConditionSaid(False, *outcome)),
-        ConditionType.RECONCILING: ConditionSaid(True, *outcome) if summary.reconciling else _IDLE,
+        ConditionType.RECONCILING: _reconciling(summary, found),
         ConditionType.STALLED: ConditionSaid(True, *outcome) if summary.stalled else _IDLE,
         ConditionType.DEGRADED: _degraded(found),
         ConditionType.PLAN_STALE: _plan_stale(found),
@@ -78,8 +87,26 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.ROLLOUT_PENDING: _pending(found),
         ConditionType.ROLLOUT_STOPPED: rollout_stopped(found),
         ConditionType.ROLLED_BACK: rolled_back(found),
+        ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
     }
+    if partly := partly_placed(found):
+        said[ConditionType.PARTLY_PLACED] = partly
     return tuple(_conditions(found, said))
+
+
+def partly_placed(found: Findings) -> ConditionSaid | None:
+    """Return how many groups have no place and why, or None if that applies to none."""
+    if not found.missing:
+        return None
+    return ConditionSaid(True, why_missing(found), partly_message(found))
+
+
+def _reconciling(summary: Summary, found: Findings) -> ConditionSaid:
+    if not summary.reconciling:
+        return _IDLE
+    if summary.ready and (partly := partly_placed(found)):
+        return partly
+    return ConditionSaid(True, summary.reason, summary.message)
 
 
 def _conditions(
@@ -98,7 +125,8 @@ def _conditions(
 
 def _planned(found: Findings, missing: ConditionSaid) -> ConditionSaid:
     plan = found.plan
-    if found.problems or found.no_plan or found.not_admitted or not found.cluster_known:
+    refused = found.not_admitted and not found.partly_placed
+    if found.problems or found.no_plan or refused or not found.cluster_known:
         return missing
     if plan is None:
         return ConditionSaid(None, Reason.PROGRESSING)
@@ -245,6 +273,13 @@ def rolled_back(found: Findings) -> ConditionSaid:
     problems = found.of_going_back
     reason = problems[0].code if problems else Reason.IDLE
     return ConditionSaid(False, reason, "; ".join(problem.sentence() for problem in problems))
+
+
+def _replicas_planned(found: Findings) -> ConditionSaid:
+    if found.plan is None or found.number_planned_for is None:
+        return _IDLE
+    message = hand_over_sentence(found.number_planned_for, found.plan.layout.replicas)
+    return ConditionSaid(True, Reason.REPLICAS_LEFT_OUT, message)
 
 
 def _names(groups: Iterable[GroupState]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
-from shardwright.reconcile.conditions import rolled_back, rollout_stopped
+from shardwright.reconcile.conditions import partly_placed, rolled_back, rollout_stopped
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import failure_sentence
 from shardwright.reconcile.writes import (
@@ -48,6 +48,7 @@ def events_of(
     ``written`` the writes that were carried out.
     """
     yield from _of_outcome(before, found)
+    yield from _of_places(before, found)
     yield from _of_rollout(before, found)
     told = [event for write in written for event in _of_write(write, found)]
     yield from told[:WRITES_TOLD]
@@ -78,6 +79,12 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
             note=found.distrusted.sentence(),
             warning=True,
         )
+
+
+def _of_places(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:
+    partly = partly_placed(found)
+    if partly and not _before(before, ConditionType.PARTLY_PLACED):
+        yield Event(reason=ConditionType.PARTLY_PLACED, action="Plan", note=partly.message)
 
 
 def _of_rollout(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:

@@ -4,6 +4,7 @@ sentence? The rules that led to these facts are in ``decide`` and ``rollout``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from shardwright.api.conditions import Reason
@@ -12,18 +13,21 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.sentences import (
     SHOWN,
     leftovers_sentence,
     no_place_sentence,
+    no_room_sentence,
     not_ready_sentence,
+    placed_sentence,
     rollback_sentence,
 )
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.writes import ObjectKey
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.names import generation_of
 
 _PASSING: Final = frozenset(
     {
@@ -52,7 +56,9 @@ class KeptEngine:
 class Findings:
     """Everything that the conditions and the metrics of a model are made from.
 
-    ``plan`` is the current plan, ``no_plan`` why there is none for the present spec. ``problems``
+    ``plan`` is the current plan, ``no_plan`` why there is none for the present spec, ``lacks`` why
+    groups are missing from it or ``homeless``, by name without generation. ``placed`` groups have a
+    place (None: there is no plan for the present spec); ``least`` must have one. ``problems``
     are for the user to correct; ``refused`` is the API server's refusal, or why nothing was sent.
     ``undeployable`` is why the plan is not run, ``not_admitted`` why a quota refuses the pods of a
     new plan, ``pods_refused`` why pods are not created. ``stale`` is the fault of the current plan,
@@ -68,7 +74,8 @@ class Findings:
     the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the
     serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the
     next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
-    read.
+    read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
+    be given another number (None: it says how many itself, or fills a budget, or runs none).
     """
 
     generation: int
@@ -78,6 +85,10 @@ class Findings:
     unread: frozenset[str] = frozenset()
     plan: Plan | None = None
     no_plan: NoPlan | None = None
+    lacks: NoPlan | None = None
+    homeless: frozenset[str] = frozenset()
+    placed: int | None = None
+    least: int = 1
     stale: Problem | None = None
     better: Better | None = None
     anew: Prospect | None = None
@@ -103,6 +114,7 @@ class Findings:
     rollback_problem: Problem | None = None
     history_problem: Problem | None = None
     alpha_groups: bool = False
+    number_planned_for: Owner | None = None
 
     @property
     def spec_rejected(self) -> bool:
@@ -140,6 +152,26 @@ class Findings:
         return tuple(group for group in self.groups if group.hold and group.hold.what is what)
 
     @property
+    def missing(self) -> int:
+        """Return how many of the wanted groups have no place while others have one."""
+        if self.plan is None or self.placed is None:
+            return 0
+        # Of a plan that is only shown no group is to run.
+        return max(0, (self.wanted or self.plan.wanted) - self.placed)
+
+    @property
+    def partly_placed(self) -> bool:
+        """Return whether some groups have no place, and those that have one may serve."""
+        return self.missing > 0 and (self.placed or 0) >= max(1, self.least)
+
+    @property
+    def placed_groups(self) -> tuple[GroupState, ...]:
+        """Return the states of the groups that do not wait where they were for another place."""
+        return tuple(
+            group for group in self.groups if generation_of(group.name)[0] not in self.homeless
+        )
+
+    @property
     def groups(self) -> tuple[GroupState, ...]:
         """Return the states of the groups."""
         return self.decision.groups if self.decision else self.standing
@@ -154,10 +186,15 @@ class Summary:
     ready: bool = False
     stalled: bool = False
 
+    partly: bool = False
+
     @property
     def reconciling(self) -> bool:
-        """Return whether work goes on that will end by itself."""
-        return not (self.ready or self.stalled or self.reason == Reason.PAUSED)
+        """Return whether work goes on that will end by itself: groups may have to come yet while
+        all that have a place serve.
+        """
+        done = self.ready and not self.partly
+        return not (done or self.stalled or self.reason == Reason.PAUSED)
 
 
 def summarise(found: Findings) -> Summary:
@@ -192,27 +229,59 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
             reason=Reason.CLUSTER_READING, message="nodes and pods have not been listed yet"
         )
     if found.no_plan:
-        heals = found.no_plan.heals_by_itself
-        reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
-        # Late nodes are why there is no room; the planner only knows that there is none.
-        late = [
-            not_ready_sentence(group)
-            for group in found.groups
-            if _waits_for(group, Awaited.LATE_NODES)
-        ]
-        if late:
-            message = "; ".join(late[:SHOWN])
-            return Summary(reason=Reason.NODES_DID_NOT_COME, message=message)
-        said = [found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out)]
+        if late := _late(found):
+            return Summary(reason=Reason.NODES_DID_NOT_COME, message=late)
+        said = [no_room_sentence(found.no_plan)]
         if found.rollback:
             said.append(no_place_sentence(found.revision_number))
-        message = "; ".join(filter(None, said))
-        return Summary(reason=reason, message=message, stalled=not heals)
-    if found.not_admitted:
+        reason = why_no_room(found.no_plan)
+        return Summary(
+            reason=reason, message="; ".join(said), stalled=not found.no_plan.heals_by_itself
+        )
+    if found.missing and not found.partly_placed:
+        return Summary(reason=why_missing(found), message=partly_message(found))
+    # What runs is not the quota's concern, and the rest waits for it.
+    if found.not_admitted and not found.partly_placed:
         return Summary(
             reason=Reason.QUOTA_EXCEEDED, message=found.not_admitted.sentence(), stalled=True
         )
     return None
+
+
+def why_no_room(none: NoPlan) -> Reason:
+    """Return the reason for which groups have no place."""
+    return Reason.INSUFFICIENT_CAPACITY if none.heals_by_itself else Reason.NOTHING_FITS
+
+
+def partly_message(found: Findings) -> str:
+    """Return how many groups have a place, and why not all."""
+    said = [placed_sentence(found.placed or 0, found.missing, found.least)]
+    if late := _late(found):
+        said.append(late)
+    elif found.lacks:
+        said.append(no_room_sentence(found.lacks))
+    elif found.not_admitted:
+        said.append(found.not_admitted.sentence())
+    elif found.paused:
+        said.append("spec.paused is true: none is added")
+    return "; ".join(said)
+
+
+def why_missing(found: Findings) -> Reason:
+    """Return the reason for which groups are missing from the plan."""
+    if _late(found):
+        return Reason.NODES_DID_NOT_COME
+    if found.lacks:
+        return why_no_room(found.lacks)
+    if found.not_admitted:
+        return Reason.QUOTA_EXCEEDED
+    return Reason.PAUSED if found.paused else Reason.PROGRESSING
+
+
+def _late(found: Findings) -> str:
+    # Late nodes are why there is no room; the planner only knows that there is none.
+    late = (group for group in found.groups if _waits_for(group, Awaited.LATE_NODES))
+    return "; ".join(not_ready_sentence(group) for group in islice(late, SHOWN))
 
 
 def _resting(found: Findings) -> Summary | None:
@@ -243,21 +312,24 @@ def _running(found: Findings) -> Summary:
     if _all_ready(found) and found.spec_rejected:
         return Summary(reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True)
     if _all_ready(found):
+        ready = len(found.placed_groups)
+        rest = placed_sentence(found.placed or 0, found.missing) if found.partly_placed else ""
         return Summary(
             reason=Reason.SERVING,
-            message=f"{len(found.groups)} of {len(found.groups)} groups ready",
+            message="; ".join(filter(None, (f"{ready} of {ready} groups ready", rest))),
             ready=True,
+            partly=found.partly_placed and not found.paused,
         )
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     waiting = [
-        *(group for group in found.groups if not group.ready),
+        *(group for group in found.placed_groups if not group.ready),
         *(group for group in held if group.ready),
     ]
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
-    ready = sum(group.ready for group in found.groups)
+    serving = sum(group.ready for group in found.groups)
     why = "; ".join(map(not_ready_sentence, waiting[:SHOWN]))
-    message = f"{ready} of {len(found.groups)} groups ready; {why}"
+    message = f"{serving} of {len(found.groups)} groups ready; {why}"
     if found.pods_refused:
         return Summary(
             reason=Reason.PODS_REFUSED,
@@ -270,8 +342,8 @@ def _running(found: Findings) -> Summary:
 
 def _all_ready(found: Findings) -> bool:
     return (
-        bool(found.groups)
-        and all(group.ready for group in found.groups)
+        bool(found.placed_groups)
+        and all(group.ready for group in found.placed_groups)
         # Groups held by a stopped rollout serve, but not by the present spec.
         and not found.held_by(Awaited.STOPPED_ROLLOUT)
     )

@@ -41,7 +41,5 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return how many groups shall run: ``replicas``, or the plan's if it fills a budget."""
-    if intent.plan_only:
-        return 0
-    return len(plan.groups) if intent.fills and plan else intent.replicas
+    """Return how many groups shall run; none of a plan that is only shown."""
+    return 0 if intent.plan_only else intent.wants(plan)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import GpuQuota
+from shardwright.planning.planner import most_instances
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
@@ -89,14 +90,16 @@ def _key(subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]) -
     return (
         _question(subject),
         quotas,
-        stock_of(inventory, space.replicas if space.fill else subject.intent.replicas),
+        stock_of(inventory, space.replicas or most_instances(subject.request)),
         host,
     )
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    intent, asked = subject.intent, (subject.terms.lacking, subject.traits.support.takes_first)
-    return subject.cut_hash, intent.replicas, subject.request.deploy, *asked
+    intent = subject.intent
+    asked = subject.terms.lacking, subject.traits.support.takes_first
+    wanted = intent.replicas, intent.min_groups
+    return subject.cut_hash, *wanted, subject.request.deploy, *asked
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
@@ -117,9 +120,8 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return the part of each pool's room that can change the choice of a layout: the number of
     nodes for each number of free GPUs, up to a limit; where a scale-up link joins nodes, by domain.
     """
-    copies = max(1, replicas)
     pools = tuple(
-        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies))
+        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, replicas))
         for pool in inventory.pools
     )
     excluded = tuple(

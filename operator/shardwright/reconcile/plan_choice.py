@@ -11,7 +11,8 @@ class PlanChoice(StrEnum):
     """What becomes of the plan of record."""
 
     KEEP = "Keep"
-    RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
+    #: the number of groups is not what is wanted: add as many as have a place, or drop; move none
+    RESCALE = "Rescale"
     #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REHOUSE = "Rehouse"
     REPLAN = "Replan"
@@ -28,7 +29,7 @@ class Wanted:
     input_hash: str
     cut_hash: str
     replan: Replan
-    replicas: int
+    replicas: int | None  # None: the plan says how many
     deploy: bool = False  # not only planned
 
 
@@ -63,7 +64,9 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it
-    same = PlanChoice.KEEP if record.input_hash == wanted.input_hash else PlanChoice.RESCALE
+    # A plan that lacks groups is asked for them whenever there may be room.
+    whole = record.input_hash == wanted.input_hash and not record.plan.missing
+    same = PlanChoice.KEEP if whole else PlanChoice.RESCALE
     if (
         not state.leaving
         and same is PlanChoice.KEEP
@@ -74,5 +77,5 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
     if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are no longer wanted go before others move.
-    fewer = wanted.replicas < len(record.plan.groups)
+    fewer = wanted.replicas is not None and wanted.replicas < len(record.plan.groups)
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

@@ -2,6 +2,7 @@
 made in ``planner_answers``, off this process; a question from here may have no answer yet.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,15 +21,15 @@ from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.paused_groups import is_against
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
-from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, too_many
+from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, runs_as_asked, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.templates import made_for
-from shardwright.rendering.names import base_name, group_names, group_number
+from shardwright.rendering.names import base_name, generation_of, group_names, group_number
 from shardwright.rendering.objects import asked_of
-from shardwright.replanning import Held, Replanned
+from shardwright.replanning import Held, Replanned, with_most
 from shardwright.resolving.subject import Subject
 
 
@@ -37,7 +38,8 @@ class CurrentPlan:
     """The current plan: that of record, new or kept, the report to show of it, and why it is less
     than what is asked for.
 
-    ``short`` is why there is no plan for the present spec. ``unplaced``: the plan has no GPUs and
+    ``short`` is why there is no plan for the present spec, ``lacks`` why groups are missing from
+    the one that there is, or are ``homeless``, by number. ``unplaced``: the plan has no GPUs and
     may not run. ``undeployable`` is why it cannot be run. ``not_admitted`` is why a quota would
     refuse the pods still to be made; ``stays``: it would also refuse the current plan's pods as
     they are requested now, so all groups keep theirs. ``stale`` is the current plan's fault,
@@ -47,6 +49,8 @@ class CurrentPlan:
     record: PlanRecord | None
     report: Report | None = None
     short: NoPlan | None = None
+    lacks: NoPlan | None = None
+    homeless: frozenset[int] = frozenset()
     unplaced: bool = False
     undeployable: Problem | None = None
     not_admitted: Problem | None = None
@@ -89,16 +93,54 @@ def current_plan(
     if planned.record != record and (
         why := not_admitted(snapshot, derived, subject, planned.record)
     ):
-        planned = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
+        stands = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
+        part = _admitted_part(snapshot, derived, subject, choice, planned.record)
+        if isinstance(part, Ask | Problem):
+            return part
+        planned = (
+            replace(_of_answer(derived, subject, part, stale), not_admitted=why) if part else stands
+        )
     # A new plan was made on free GPUs: only the existing one can lack them.
     unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(snapshot, derived, subject, replace(planned, unplaced=unplaced))
 
 
+def _admitted_part(
+    snapshot: Snapshot,
+    derived: Derived,
+    subject: Subject,
+    choice: PlanChoice,
+    made: PlanRecord | None,
+) -> Replanned | Ask | Problem | None:
+    """Return the plan of the most groups that the quotas admit, or its question, or None if they
+    admit too few, or no more than there are.
+    """
+    record = derived.record
+    if made is None:
+        return None
+    same_cut = record is not None and record.cut_hash == made.cut_hash
+    stand = len(record.plan.groups) + 1 if record and same_cut else 0
+    counts = range(
+        max(subject.intent.least(made.plan), _serving(derived), stand), len(made.plan.groups)
+    )
+    most = bisect_left(
+        counts,
+        True,
+        key=lambda count: (
+            not_admitted(snapshot, derived, subject, with_most(made, record, count)) is not None
+        ),
+    )
+    return _answered(snapshot, derived, subject, choice, counts[most - 1]) if most else None
+
+
 def _answered(
-    snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice
+    snapshot: Snapshot,
+    derived: Derived,
+    subject: Subject,
+    choice: PlanChoice,
+    most: int | None = None,
 ) -> Replanned | Ask | Problem:
-    ask = _ask(snapshot, derived, subject, choice)
+    ask = replace(_ask(snapshot, derived, subject, choice), most=most)
     answer = snapshot.answers.get(ask, ask)
     record = derived.record
     if (
@@ -169,7 +211,7 @@ def _choice(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
         replan=intent.replan,
-        replicas=intent.replicas,
+        replicas=intent.wants(record.plan if record else None),
         deploy=subject.request.deploy,
     )
     choice = choose(record, wanted, state)
@@ -220,11 +262,11 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         # Those below the partition may stand elsewhere than the record says.
         if not derived.record or item.number < subject.intent.partition
     )
-    numbers = (
-        derived.record.plan.group_numbers if derived.record else tuple(item.number for item in held)
-    )
+    plan = derived.record.plan if derived.record else None
+    numbers = plan.group_numbers if plan else tuple(item.number for item in held)
     may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
-        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+        choice is PlanChoice.RESCALE
+        and (subject.intent.replicas is None or subject.intent.wants(plan) < len(numbers))
     )
     roots = group_names(base_name(snapshot.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, derived.standing, derived.leaving) if may_drop else ()
@@ -236,8 +278,18 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         worst=worst,
         # Late nodes too, or the same ones would be planned again.
         lost=derived.lost | derived.late,
+        same_pods=derived.record is not None
+        and runs_as_asked(snapshot, derived, subject, derived.record),
+        serving=_serving(derived) if choice is PlanChoice.REPLAN else 0,
         quotas=gpu_quotas(snapshot, derived, subject),
     )
+
+
+def _serving(derived: Derived) -> int:
+    # Also those that break while others serve: they come back. Of two generations one counts.
+    if not any(state.serves for state in derived.standing):
+        return 0
+    return len({generation_of(state.name)[0] for state in derived.standing})
 
 
 def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
@@ -262,6 +314,7 @@ def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
         restored=plan,
         worst=worst,
         lost=lost,
+        serving=_serving(derived),
     )
 
 
@@ -297,7 +350,7 @@ def _of_answer(
     # No group that runs is ended for a plan that cannot be run.
     if made and not made.plan.deployable and derived.standing and subject.request.deploy:
         return CurrentPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
-    if answer.short:
+    if answer.waits_for:
         moved = made is not None and made != record
         # The new plan's: it may fix the fault of the one before.
         left = _fault(derived, made) if moved else stale
@@ -305,6 +358,8 @@ def _of_answer(
             record=made,
             report=answer.report,
             short=answer.short,
+            lacks=answer.lacks,
+            homeless=answer.homeless,
             stale=left,
             events=_news(made) if moved else (),
         )

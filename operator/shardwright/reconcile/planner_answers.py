@@ -12,14 +12,22 @@ from functools import partial
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import GpuQuota
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline import Supply, plan_serving, without_barring
 from shardwright.plan_upgrade import improve
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Plan, Report, WaysOut
 from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Ground, Replanned, plan_anew, relocate, rescaled, restore
+from shardwright.replanning import (
+    Ground,
+    Replanned,
+    as_admitted,
+    plan_anew,
+    relocate,
+    rescaled,
+    restore,
+)
 from shardwright.resolving.subject import Subject
 
 
@@ -35,15 +43,31 @@ def answer(
     An earlier plan gives way to a new one if its hardware is gone: its groups would wait for ever.
     """
     planned = planned or partial(plan_within, ask.quotas)
+    made = _answer(subject, ask, inventory, planned)
+    return made if ask.most is None else as_admitted(subject, made, ask.on, inventory, ask.most)
+
+
+def _answer(
+    subject: Subject,
+    ask: Ask,
+    inventory: Inventory,
+    planned: Callable[[Subject, Inventory], Report],
+) -> Replanned:
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
         return relocate(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
-        ground = Ground(inventory=inventory, worst=ask.worst)
+        ground = Ground(inventory=inventory, worst=ask.worst, same_pods=ask.same_pods)
         take = ask.choice is PlanChoice.IMPROVE
         return improve(subject, ask.on, ground, planned, take=take)
-    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
+    ground = Ground(
+        inventory=inventory,
+        held=ask.held,
+        worst=ask.worst,
+        same_pods=ask.same_pods,
+        serving=ask.serving,
+    )
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
         # A lack that passes is waited out, to restore the very plan that was good. Nodes that an
@@ -96,25 +120,39 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
     Only a plan that may run ends them: while there is none, they would be in its way for ever. If
     groups only come, go or move, the plan of record meanwhile goes on and ends them.
     """
-    return made.short is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+    return made.waits_for is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+
+
+def for_the_rest(ask: Ask, made: Replanned) -> Ask:
+    """Return the question for the groups that have no place by an answer: that for more groups of
+    its plan, else the same.
+    """
+    if made.record is None or made.short or made.homeless:
+        return ask
+    return replace(ask, on=made.record, choice=PlanChoice.RESCALE, leaving=frozenset(), worst=())
 
 
 def with_ways_out(
-    subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
+    subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
-    """Return an answer; if there is no room, with ways to make some."""
-    short = made.short
-    if short is None or short.lack is None:
+    """Return an answer; if there is no room, with ways to a plan."""
+    waits_for = made.waits_for
+    if waits_for is None:
+        return made
+    # A plan that only gets more groups, or moves them, asks for nothing anew.
+    left_out = without_barring(subject, supply) if made.short and plans_anew(ask) else ()
+    if waits_for.lack is None and not left_out:
         return made
 
     # The very question that failed, on other inventories: a rule of thumb could promise room that
     # the planner does not find.
     def fits(other: Inventory) -> bool:
-        return answer(subject, ask, other).short is None
+        return answer(subject, ask, other).waits_for is None
 
-    return replace(
-        made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders))
-    )
+    ways = WaysOut()
+    if waits_for.lack:
+        ways = ways_out(waits_for.lack, supply.inventory, fits, holders)
+    return made.told(replace(waits_for, ways_out=replace(ways, without=left_out)))
 
 
 def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
@@ -134,8 +172,8 @@ def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
 
 
 def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return the claim of a model on these nodes: the GPUs of the plan that it would get
-    there, beyond those that it has.
+    """Return the claim of a model on these nodes: the GPUs of the plan of most groups that it would
+    get there, beyond those that it has.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {
@@ -147,9 +185,11 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
     # they go (ADR 10).
     vacant = whole.without(blocked)
 
+    most = answer(subject, ask, vacant.of_nodes(frozenset(room_of))).placed
+
     def fit(near: Sequence[Room]) -> Claim | None:
         made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
-        if made.short or made.record is None:
+        if made.placed < most or made.short or made.record is None:
             return None
         # A Counter's difference leaves out numbers below one: GPUs that it gives back are no
         # claim.

@@ -232,7 +232,7 @@ def publish(
         kept_out=_kept_out(snapshot, derived, outcome),
         repaired=_repaired(snapshot, derived, outcome),
         unseen=_unseen(snapshot, derived, outcome),
-        waits_for_capacity=planned.short is not None,
+        waits_for_capacity=(planned.short or planned.lacks) is not None,
     )
 
 
@@ -360,12 +360,18 @@ def _with_plan(
     found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
     intent, record = subject.intent, planned.record
+    # A budget to fill takes no number from anybody.
+    open_number = intent.replicas is None and not subject.request.space.fill
     return replace(
         found,
         known_pods=cluster.known_pods if record else KnownPods.ALL,
         unread=cluster.unread,
         plan=record.plan if record else None,
         no_plan=planned.short,
+        lacks=planned.lacks,
+        least=intent.least(record.plan if record else None),
+        placed=_placed(planned, subject),
+        homeless=frozenset(group_names(base_name(subject.owner.name), sorted(planned.homeless))),
         undeployable=planned.undeployable
         or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
@@ -377,7 +383,16 @@ def _with_plan(
         wanted=groups_wanted(intent, record.plan if record else None),
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
+        number_planned_for=subject.owner if open_number and not intent.plan_only else None,
     )
+
+
+def _placed(planned: CurrentPlan, subject: Subject) -> int | None:
+    record = planned.record
+    # A plan of another cut is not for the groups that are wanted.
+    if record is None or planned.short or record.cut_hash != subject.cut_hash:
+        return None
+    return len(record.plan.groups) - len(planned.homeless)
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:

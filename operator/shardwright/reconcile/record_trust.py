@@ -18,6 +18,7 @@ from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
@@ -157,8 +158,9 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
-    if len(plan.groups) > (space.replicas if subject.intent.fills else subject.intent.replicas):
-        return f"has {len(plan.groups)} groups, more than the spec asks for"
+    wished = subject.intent.replicas
+    if plan.wanted > (space.replicas or MOST_REPLICAS if wished is None else wished):
+        return f"is for {plan.wanted} groups, more than the spec asks for"
     if layout.gpus > (space.max_gpus or layout.gpus):
         return f"has {layout.gpus} GPUs, more than the spec allows"
     pinned = {

@@ -196,13 +196,19 @@ def outgrown(
     """
     if not (snapshot.cluster or Cluster()).allowance:
         return None
-    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
-    deployment = as_made(snapshot, derived, subject, record)
     # The first group has the new pods, so the quota admits them; used counts lag, and a second
     # judgement could stop the rollout halfway.
-    if any(_as_asked(lives, record.plan, deployment)):
+    if runs_as_asked(snapshot, derived, subject, record):
         return None
     return not_admitted(snapshot, derived, subject, record)
+
+
+def runs_as_asked(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> bool:
+    """Return whether a group has the pods that a plan and the spec of now ask for."""
+    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    return any(_as_asked(lives, record.plan, as_made(snapshot, derived, subject, record)))
 
 
 def _as_asked(

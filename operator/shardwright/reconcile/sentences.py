@@ -11,6 +11,8 @@ from shardwright.errors import Problem
 from shardwright.plan_upgrade import GAIN_MIN
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
+from shardwright.planning.report import NoPlan
+from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.states import Awaited, GroupState, Wait
@@ -23,6 +25,7 @@ from shardwright.reconcile.writes import (
     written_name,
 )
 from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
@@ -195,6 +198,37 @@ def no_place_sentence(number: int | None) -> str:
     return f"{_revision_named(number)}, which is being restored, needs this: {NO_PLACE_ASKED}"
 
 
+def hand_over_sentence(owner: Owner, groups: int) -> str:
+    """Return how many groups the plan says that there are, and how that number is handed over.
+
+    >>> hand_over_sentence(Owner(name="llama", namespace="models", uid=""), 4).partition(";")[0]
+    'the plan says that 4 groups run, as spec.replicas is left out'
+    """
+    groups_run = "1 group runs" if groups == 1 else f"{groups} groups run"
+    kubectl = f"kubectl -n {owner.namespace}"
+    return (
+        f"the plan says that {groups_run}, as spec.replicas is left out; HPA and KEDA need the "
+        f"number there: hand it over with `{kubectl} scale smodel {owner.name} "
+        f"--replicas={groups}`, have it planned again with `{kubectl} patch smodel {owner.name} "
+        """--type=merge -p '{"spec":{"replicas":null}}'`; neither restarts a group"""
+    )
+
+
+def no_room_sentence(none: NoPlan) -> str:
+    """Return why groups have no place, and what would give them one."""
+    return "; ".join(filter(None, (none.problem.sentence(), ways_sentence(none.ways_out))))
+
+
+def placed_sentence(placed: int, missing: int, least: int = 1) -> str:
+    """Return how many of the wanted groups have a place, and that they are fewer than ``least``.
+
+    >>> placed_sentence(3, 1), placed_sentence(1, 3, least=2)
+    ('3 of 4 placed', '1 of 4 placed, fewer than the 2 of spec.rollout.minGroups')
+    """
+    said = f"{placed} of {placed + missing} placed"
+    return said if placed >= least else f"{said}, fewer than the {least} of spec.rollout.minGroups"
+
+
 def better_sentence(found: Better) -> str:
     """Return which plan would be better, by how much, and when it replaces the current plan.
 
@@ -203,7 +237,7 @@ def better_sentence(found: Better) -> str:
     >>> better_sentence(
     ...     Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
-    'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
+    'TP8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
     >>> found = Better(
     ...     layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True
     ... )
@@ -233,9 +267,9 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
     >>> anew_sentence(
     ...     new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
-    'a new plan would be tensor 8 on h200, and be 7% better by Latency'
+    'a new plan would be TP8 on h200, and be 7% better by Latency'
     >>> anew_sentence(new, None)
-    'a new plan would be tensor 8 on h200'
+    'a new plan would be TP8 on h200'
     """
     if anew is None:
         return ""

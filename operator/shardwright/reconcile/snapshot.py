@@ -112,9 +112,12 @@ class Ask:
     ``held`` are the present nodes of groups: of all if no plan of record says so or an earlier plan
     is to be ``restored``, else of those below the partition, which may be elsewhere than it says.
     ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
-    Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``beside``
-    (group, generation) asks for a surge of one group instead. ``quotas`` are what the namespace
-    leaves; a plan beyond them is made only if there is none within.
+    Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``same_pods``:
+    the spec asks groups for no other pods than they have by the plan of record. ``beside`` (group,
+    generation) asks for a surge of one group instead. ``serving`` is how many groups there are
+    while any serves, of which no new plan may end one for want of room. ``most`` is how many groups
+    the namespace's quotas admit (None: all). ``quotas`` are what the namespace leaves; a plan
+    beyond them is made only if there is none within.
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -126,7 +129,10 @@ class Ask:
     restored: Plan | None = field(default=None, compare=False)
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
+    same_pods: bool = False
     beside: tuple[int, int] | None = None
+    serving: int = 0
+    most: int | None = None
     quotas: tuple[GpuQuota, ...] = ()
 
     @property
@@ -237,7 +243,7 @@ class Snapshot:
         """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)
-        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
+        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else None
         records = (
             self.record,
             *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)),
@@ -246,7 +252,7 @@ class Snapshot:
         # 6).
         return max(
             there,
-            wanted,
+            wanted or 0,
             *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)),
             0,
         )

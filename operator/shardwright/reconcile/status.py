@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from shardwright.api.conditions import set_condition
+from shardwright.api.conditions import SOMETIMES, set_condition
 from shardwright.api.published import (
     GROUP_NODES_MAX_ITEMS,
     SENTENCE_MAX_LENGTH,
@@ -42,20 +42,29 @@ def build_status(
     ``plan`` is ``status.plan``, None if nothing could be planned. ``service`` is the result of
     :func:`service_status`, empty if nothing is deployed, and the engine if it is known.
     """
-    shown: tuple[Mapping[str, Any], ...] = tuple(before)
-    for condition in conditions(found):
-        shown = set_condition(shown, condition, now=now)
     return {
         "observedGeneration": found.generation,
-        "conditions": [dict(condition) for condition in shown],
+        "conditions": _shown(before, found, now),
         "summary": [_bounded(line) for line in _summary(found, service)],
         **_at_a_glance(found),
         **({"plan": dict(plan)} if plan else {}),
         "groups": groups_status(found.groups),
-        "replicas": len(found.groups),
+        # Those that wait in line count, as the pods of a StatefulSet do that nobody has placed.
+        "replicas": len(found.groups) + max(0, found.missing - len(found.homeless)),
         "readyReplicas": sum(group.ready for group in found.groups),
         **service,
     }
+
+
+def _shown(
+    before: Iterable[Mapping[str, Any]], found: Findings, now: datetime
+) -> list[dict[str, Any]]:
+    said = conditions(found)
+    ended = {str(kind) for kind in SOMETIMES} - {str(condition.type) for condition in said}
+    shown = tuple(condition for condition in before if condition["type"] not in ended)
+    for condition in said:
+        shown = set_condition(shown, condition, now=now)
+    return [dict(condition) for condition in shown]
 
 
 def _at_a_glance(found: Findings) -> dict[str, str]:
@@ -89,13 +98,10 @@ def _bounded(line: str) -> str:
 
 def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
     """Return the status of a model in an unknown state: conditions say so, other fields stay."""
-    shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
-    for condition in conditions(found):
-        shown = set_condition(shown, condition, now=now)
     return {
         **before,
         "observedGeneration": found.generation,
-        "conditions": [dict(condition) for condition in shown],
+        "conditions": _shown(before.get("conditions") or (), found, now),
     }
 
 

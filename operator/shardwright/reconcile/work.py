@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.scheduling import PodTerms
+from shardwright.pipeline import Supply
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -101,19 +103,29 @@ class FindPlaceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWaysOut:
-    """Which changes would make room for a model that has none by ``made``?"""
+    """Which changes would make room for a model that has none by ``made``?
+
+    ``beside`` is the stock for pods of other terms, that they would have without one of the fields.
+    """
 
     subject: Subject
     ask: Ask
     stock: Stock
     made: Replanned
     holders: tuple[Holder, ...]
+    beside: tuple[tuple[PodTerms, Stock], ...] = ()
 
     def answer(self) -> Replanned:
         """Return the planner's answer with the ways out."""
+        supply = Supply(inventory=self.stock.inventory(), restock=self._restock)
         return planner_answers.with_ways_out(
-            self.subject, self.ask, self.stock.inventory(), self.made, self.holders
+            self.subject, self.ask, supply, self.made, self.holders
         )
+
+    def _restock(self, other: Subject) -> Inventory | None:
+        stocks = (stock for terms, stock in self.beside if terms == other.terms)
+        found = next(stocks, None)
+        return found.inventory() if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ second per GPU and per user.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.survey import Surveyed
-from shardwright.reporting.figures import format_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def draw_candidates(surveyed: Sequence[Surveyed], report: Report) -> tuple[Drawn
 
 def _drawn(one: Surveyed, *, chosen: bool) -> DrawnCandidate:
     return DrawnCandidate(
-        layout=format_layout(one.layout),
+        layout=copies(one.layout),
         pool=one.pool,
         gpus=one.layout.gpus,
         chosen=chosen,

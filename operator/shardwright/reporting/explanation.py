@@ -20,19 +20,25 @@ from shardwright.planning.phrases import (
     PHRASES,
     UNKNOWN_PODS,
     as_h100s,
+    copies,
     h100s,
-    letters,
     price,
     rate_of,
     spell,
 )
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
-from shardwright.planning.sentences import exclusions_sentence, ways_sentence
+from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
-from shardwright.reporting.figures import format_count, format_layout, format_output, format_seconds
+from shardwright.reporting.figures import (
+    format_count,
+    format_output,
+    format_seconds,
+    format_served,
+    served_at_most,
+)
 from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks, expert_link
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
@@ -105,7 +111,8 @@ class Explanation:
     """Everything that is said about a report, in reading order.
 
     ``ruled_out`` counts all candidates that cannot run, ``exclusions`` gives the reasons one by
-    one; ``unusable`` has a line for each reason why nodes cannot be used. ``times`` compares the
+    one; ``unusable`` has a line for each reason why nodes cannot be used. ``costly`` says what the
+    plan would gain without fields of the user's own. ``times`` compares the
     parts of a token's time, ``sure`` says how sure each figure is. ``pool`` is the plan's, empty
     without one; ``misses`` is what the plan does not do of what was asked for. ``ranks`` (each
     rank's share of the model), ``links`` (the traffic among ranks) and ``candidates`` are for
@@ -123,6 +130,7 @@ class Explanation:
     ruled_out: str
     exclusions: tuple[Exclusion, ...]
     unusable: tuple[str, ...]
+    costly: tuple[str, ...] = ()
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
     pool: str = ""
@@ -153,7 +161,7 @@ def with_drawings(
     plan, candidates = report.outcome, draw_candidates(surveyed, report)
     if not isinstance(plan, Plan):
         return replace(explanation, candidates=candidates)
-    ranks, links = draw_ranks(plan, model), draw_links(plan, _pool_of(plan, inventory))
+    ranks, links = draw_ranks(plan, model), draw_links(plan, pool_of(plan, inventory))
     return replace(explanation, ranks=ranks, links=links, candidates=candidates)
 
 
@@ -164,14 +172,16 @@ def _explain_plan(
     if plan.undeployable:
         not_yet = f"planned, not yet deployed: {plan.undeployable.sentence()}"
         warned = (not_yet, *warned)
+    if report.lacks:
+        warned = (_rest(plan.missing, report.lacks), *warned)
     return Explanation(
         fits=True,
-        headline="; it ".join((_headline(plan), *misses)),
+        headline="; it ".join((headline(plan), *misses)),
         facts=(
             *request_facts(_as_drafted(request, plan)),
-            *_plan_facts(plan, request, _pool_of(plan, inventory)),
+            *_plan_facts(plan, request, pool_of(plan, inventory)),
         ),
-        nodes=_draw(plan, _pool_of(plan, inventory)),
+        nodes=_draw(plan, pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
         reasons=plan.reasons,
         warnings=warned,
@@ -179,6 +189,7 @@ def _explain_plan(
         ruled_out=exclusions_sentence(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
+        costly=tuple(map(without_sentence, report.costly)),
         times=time_split(plan, report),
         sure=how_sure(plan, request),
         pool=plan.pool,
@@ -192,9 +203,8 @@ def _explain_no_plan(
     unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
         fits=False,
-        headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
-        f"{outcome.problem.sentence()}",
-        facts=(*request_facts(request), *_why_none(outcome)),
+        headline=refusal(outcome),
+        facts=(*request_facts(request), *why_none(outcome)),
         nodes=(),
         memory=(),
         reasons=(),
@@ -206,7 +216,14 @@ def _explain_no_plan(
     )
 
 
-def _why_none(outcome: NoPlan) -> Iterator[Fact]:
+def refusal(outcome: NoPlan) -> str:
+    """Return why there is no plan, and whether waiting helps, in one sentence."""
+    now = "no room now" if outcome.heals_by_itself else "nothing fits"
+    return f"{now}. {outcome.problem.sentence()}"
+
+
+def why_none(outcome: NoPlan) -> Iterator[Fact]:
+    """Yield the rule that failed, the outlook, and the ways to make room."""
     yield Fact(label="Reason", value=outcome.problem.code)
     yield Fact(label="Outlook", value=_outlook(outcome))
     ways = ways_sentence(outcome.ways_out)
@@ -223,16 +240,24 @@ def _outlook(outcome: NoPlan) -> str:
     return f"waiting {only}"
 
 
-def _headline(plan: Plan) -> str:
-    cut, gpus = format_layout(plan.layout), plan.layout.gpus
+def headline(plan: Plan) -> str:
+    """Return the layout, its GPUs and the number of nodes."""
+    cut = copies(plan.layout)
     if not plan.groups:
         return f"{cut} on {plan.product}; replicas is 0, nothing runs"
     nodes = {name for group in plan.groups for name in group}
-    on = "one GPU" if gpus == 1 else f"{cut} on {format_plural(gpus, 'GPU')}"
-    return f"{on} of {format_plural(len(nodes), 'node')} ({plan.product})"
+    fit = f"; {len(plan.groups)} of {plan.wanted} replicas fit" if plan.missing else ""
+    on = f"{plan.layout.gpus:,} {plan.product} of {format_plural(len(nodes), 'node')}"
+    return f"{cut} on {on}{fit}"
 
 
-def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
+def _rest(missing: int, lacks: NoPlan) -> str:
+    said = f"no place for {format_plural(missing, 'more replica')}: {lacks.problem.sentence()}"
+    return "; ".join(filter(None, (said, ways_sentence(lacks.ways_out))))
+
+
+def pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
+    """Return the pool of a plan, None if it is not among those that are known."""
     pools = inventory.pools if inventory else ()
     return next((pool for pool in pools if pool.name == plan.pool), None)
 
@@ -279,23 +304,34 @@ def _objective(request: Request) -> str:
 
 
 def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple[Fact, ...]:
-    speed = plan.performance
     return (
-        Fact(
-            label="Output",
-            value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s",
-        ),
-        Fact(label="Latency", value=_latency(plan, request)),
+        Fact(label="Can serve", value=serves(plan, request)),
+        Fact(label="Latency", value=latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
-        *_cost(plan),
+        *cost_facts(plan),
         *_stages(plan),
-        Fact(label="Layout", value=f"{letters(plan.layout)}, as kubectl shows it"),
         Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
 
 
-def _latency(plan: Plan, request: Request | None) -> str:
+def serves(plan: Plan, request: Request | None) -> str:
+    """Return the most that a plan serves, with the headroom that a rate leaves."""
+    most = served_at_most(plan.performance, plan.capacity)
+    tokens, requests = format_output(most), format_count(most.requests_per_second)
+    if plan.capacity is None:
+        return f"{tokens}, {requests} requests/s"
+    rate = request.workload.requests_per_second if request else None
+    room = f"; {_headroom(rate / plan.capacity)}" if rate else ""
+    return f"{requests} requests/s, {tokens}{room}"
+
+
+def _headroom(load: float) -> str:
+    return f"headroom {1 - load:.0%}" if load <= 1 else "no headroom"
+
+
+def latency(plan: Plan, request: Request | None) -> str:
+    """Return the time to the first token and that of each token after it."""
     speed = plan.performance
     token = f"{format_seconds(speed.tpot_seconds)} per token"
     rate = request.workload.requests_per_second if request else None
@@ -317,7 +353,8 @@ def _percentiles(speed: Performance, request: Request | None) -> str:
     return f" (P95, assumed: {first} and {token})"
 
 
-def _cost(plan: Plan) -> Iterator[Fact]:
+def cost_facts(plan: Plan) -> Iterator[Fact]:
+    """Yield what a million tokens cost if nodes state prices, else the price in H100s."""
     each, gpus = plan.gpu_price, plan.layout.gpus
     if plan.million_tokens_price is not None:
         cost = price(plan.million_tokens_price)
@@ -346,14 +383,16 @@ def _stages(plan: Plan) -> Iterator[Fact]:
         )
 
 
+def holds(plan: Plan) -> str:
+    """Return how many tokens of K/V a replica holds, and how long a request may be."""
+    kept = f"{format_count(plan.kv_tokens)} tokens per replica"
+    return f"{kept}, longest request {plan.max_model_len:,}"
+
+
 def _cache(plan: Plan, request: Request | None) -> str:
-    holds = (
-        f"{format_count(plan.kv_tokens)} tokens per "
-        f"replica, up to {plan.max_model_len:,} per request"
-    )
     if plan.carries_load:
-        return f"{holds}; carries the load"
-    return f"{holds}; {behind(plan, request) if request else 'requests queue'}"
+        return f"{holds(plan)}; carries the load"
+    return f"{holds(plan)}; {behind(plan, request) if request else 'requests queue'}"
 
 
 def _links(plan: Plan, pool: Pool | None) -> str:
@@ -453,9 +492,9 @@ def _span(first: int, last: int) -> str:
 def _other(alternative: Alternative) -> OtherLayout:
     speed = alternative.performance
     return OtherLayout(
-        layout=format_layout(alternative.layout),
+        layout=copies(alternative.layout),
         pool=alternative.pool,
-        output=f"{format_count(speed.output_tokens_per_second)} tok/s",
+        output=format_served(speed, alternative.capacity),
         per_token=format_seconds(speed.tpot_seconds),
         loses=alternative.loses,
         cost=""

@@ -2,12 +2,13 @@
 Programs get them unrounded.
 """
 
+from dataclasses import replace
 from math import floor, log10
 from typing import Final
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import degrees, letters
+from shardwright.planning.phrases import letters
 
 MILLISECOND: Final = 0.001  #: s
 MINUTE: Final = 60  #: s
@@ -79,27 +80,48 @@ def _unit(seconds: float) -> tuple[float, str]:
     return MILLISECOND, "ms"
 
 
-def format_output(performance: Performance) -> str:
-    """Return the output tokens per second with their 80% band and its basis."""
-    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501 - a format in one piece
-    return (
-        f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501 - a format in one piece
-        ")"
+def served_at_most(performance: Performance, capacity: float | None) -> Performance:
+    """Return the most that is served: ``capacity`` requests a second, with the tokens and the band
+    of that rate (None: the requests in flight keep it full already).
+    """
+    if capacity is None:
+        return performance
+    share = capacity / performance.requests_per_second
+    return replace(
+        performance,
+        output_tokens_per_second=performance.output_tokens_per_second * share,
+        requests_per_second=capacity,
+        low=performance.low * share,
+        high=performance.high * share,
     )
 
 
-def format_layout(layout: Layout) -> str:
-    """Return the degrees of one replica and the number of replicas.
+def format_output(performance: Performance) -> str:
+    """Return the output tokens per second with their 80% band and its basis."""
+    low, high = (format_count(edge, digits=2) for edge in (performance.low, performance.high))
+    output = format_count(performance.output_tokens_per_second)
+    return f"{output} tok/s ({low}\N{EN DASH}{high}, {performance.basis})"
 
-    >>> format_layout(Layout(tensor=8, replicas=2))
-    'tensor 8, 2 replicas'
-    """
-    copies = [f"{layout.replicas} replicas"] if layout.replicas > 1 else []
-    return ", ".join([degrees(layout), *copies])
+
+def format_served(performance: Performance, capacity: float | None) -> str:
+    """Return the most that is served: requests a second of an offered rate, else tokens."""
+    if capacity is None:
+        return f"{format_count(performance.output_tokens_per_second)} tok/s"
+    return f"{format_count(capacity)}/s"
+
+
+def half_band(performance: Performance) -> float:
+    """Return half the 80% band of the output, as a share of it."""
+    return (performance.high - performance.low) / 2 / performance.output_tokens_per_second
+
+
+def format_band(performance: Performance) -> str:
+    """Return half the 80% band of the output in percent."""
+    return f"\N{PLUS-MINUS SIGN}{half_band(performance):.0%}"
 
 
 def short_layout(layout: Layout) -> str:
-    """Return a layout in the letters of kubectl's column.
+    """Return a layout with its replicas, without the layers of its stages.
 
     >>> short_layout(Layout(tensor=8)), short_layout(Layout(tensor=8, replicas=2))
     ('TP8', '2 x TP8')

@@ -48,7 +48,7 @@ def behind(plan: Plan, request: Request) -> str:
     rate = request.workload.requests_per_second
     if rate is not None:
         if serves_rate(plan, request):
-            return f"serves {rate_offered(rate)} of {rate_of(rate)}, without headroom"
+            return f"just reaches {rate_of(rate)}, without headroom"
         return f"serves {_below(plan.performance.requests_per_second, rate)} of {rate_of(rate)}"
     one = replace(plan.layout, replicas=max(plan.layout.replicas, 1))
     offered = requests_per_replica(request.workload, one)

@@ -5,6 +5,7 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.planning.report import Exclusion
 from shardwright.reporting.explanation import Explanation, Fact, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
@@ -42,11 +43,8 @@ PARTS: Final = (
 )
 
 
-def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
-    """Return an explanation, ready to print, without sections that have nothing to say.
-
-    ``full`` adds the parts of a token's time and how sure the figures are.
-    """
+def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
+    """Return an explanation, ready to print, without sections that have nothing to say."""
     sections = (
         _headline(explanation, title, width),
         draw_placement(explanation.nodes, width),
@@ -54,8 +52,9 @@ def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = F
         _bullets("Why this one", explanation.reasons, width),
         _bullets("Warnings", explanation.warnings, width, role=Role.WARNING),
         _alternatives(explanation, width),
-        _times(explanation.times, width) if full else [],
-        _bullets("How sure", explanation.sure, width) if full else [],
+        _bullets("What own fields cost", explanation.costly, width),
+        _times(explanation.times, width),
+        _bullets("How sure", explanation.sure, width),
         _ruled_out(explanation, width),
         _bullets("Nodes not used", explanation.unusable, width),
     )
@@ -64,16 +63,21 @@ def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = F
 
 
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
-    role = Role.HEADLINE if explanation.fits else Role.REFUSAL
-    if explanation.misses:
-        role = Role.WARNING
-    lines = paragraph(
+    lines = headline_lines(
         explanation.headline,
+        title=title,
+        fits=explanation.fits,
+        short=bool(explanation.misses),
         width=width,
-        first=[Span(f"{title}: ", Role.LABEL)] if title else [],
-        role=role,
     )
     return [*lines, *fact_lines(explanation.facts, width)]
+
+
+def headline_lines(said: str, *, title: str, fits: bool, short: bool, width: int) -> list[Line]:
+    """Return the answer in one sentence; ``short``: it misses something that was asked for."""
+    role = Role.WARNING if short else Role.HEADLINE if fits else Role.REFUSAL
+    first = [Span(f"{title}: ", Role.LABEL)] if title else []
+    return paragraph(said, width=width, first=first, role=role)
 
 
 def fact_lines(facts: Sequence[Fact], width: int) -> list[Line]:
@@ -184,7 +188,7 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
     columns = {
         "layout": [other.layout for other in others],
         "pool": [other.pool for other in others if elsewhere],
-        "output": [other.output for other in others],
+        "can serve": [other.output for other in others],
         "per token": [other.per_token for other in others],
         "cost": [other.cost for other in others],
         "price": [other.price for other in others],
@@ -243,8 +247,19 @@ def _ruled_out(explanation: Explanation, width: int) -> list[Line]:
     ]
     if not explanation.exclusions:
         return lines
+    return [*lines, *exclusion_lines(explanation.exclusions, width)]
+
+
+def exclusion_lines(exclusions: Sequence[Exclusion], width: int) -> list[Line]:
+    """Return a row for each reason, one for all degrees that do not divide the model."""
+    undivided = [item for item in exclusions if item.nearest is None]
     rows = [
         (f"{item.count:,}", item.code, item.nearest_miss or item.example)
-        for item in explanation.exclusions
+        for item in exclusions
+        if item.nearest is not None
     ]
-    return [*lines, *table(("count", "rule", "nearest miss"), rows, width=width)]
+    if undivided:
+        count = sum(item.count for item in undivided)
+        rules = ", ".join(item.code for item in undivided)
+        rows.append((f"{count:,}", "degrees that do not divide the model", rules))
+    return table(("count", "rule", "nearest miss"), rows, width=width)

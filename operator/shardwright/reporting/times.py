@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance
-from shardwright.planning.phrases import WORDS
+from shardwright.planning.phrases import WORDS, copies
 from shardwright.planning.report import Alternative, Plan, Report
-from shardwright.reporting.figures import format_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +30,7 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
     """Return the times of a plan and of its report's alternatives."""
     speeds = [plan.performance, *(other.performance for other in report.alternatives)]
     return TimeSplit(
-        layouts=(
-            format_layout(plan.layout),
-            *(_named(other, plan) for other in report.alternatives),
-        ),
+        layouts=(copies(plan.layout), *(_named(other, plan) for other in report.alternatives)),
         rows=tuple(TimeRow(part=WORDS[name], seconds=_of(name, speeds)) for name in _parts(speeds)),
         token=TimeRow(part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)),
         first_token=TimeRow(
@@ -45,7 +41,7 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
 
 def _named(other: Alternative, plan: Plan) -> str:
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
-    return f"{format_layout(other.layout)}{elsewhere}"
+    return f"{copies(other.layout)}{elsewhere}"
 
 
 def _parts(speeds: Sequence[Performance]) -> list[str]:

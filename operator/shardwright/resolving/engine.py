@@ -34,6 +34,7 @@ from shardwright.engines.pins import Pins, read_pins
 from shardwright.engines.policy import Policy
 from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.layouts.traits import EngineOptions, EngineTraits
 from shardwright.resolving.question import Question
 
@@ -51,10 +52,7 @@ class Feature:
     of_plan: bool = False
 
 
-#: as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
-REPLICAS_MAX: Final = 1_000
-
-ENGINE_TEXT_MAX_BYTES: Final = 16_384 * REPLICAS_MAX
+ENGINE_TEXT_MAX_BYTES: Final = 16_384 * MOST_REPLICAS
 """Unit: bytes of UTF-8, of the variables and arguments of all groups of a resource together.
 
 Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Every group has them
@@ -198,8 +196,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
 
 def engine_text_max_bytes(spec: Spec) -> int:
     """Return the most bytes of variables and arguments that each group of a resource may have."""
-    fills = spec.budget is not None and spec.budget.fill
-    groups = REPLICAS_MAX if fills else max(1, spec.replicas)
+    groups = MOST_REPLICAS if spec.replicas is None else max(1, spec.replicas)
     return ENGINE_TEXT_MAX_BYTES // groups
 
 
@@ -218,7 +215,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
             f"variables{', labels, annotations' if marks else ''} and arguments",
             limit=f"must be at most {most:,} with so many replicas",
             gap=f"{size - most:,} too many",
-            remedy="shorten them, or run fewer replicas; a "
+            remedy="shorten them, or set replicas to fewer; a "
             "large file belongs on a claim or into the image",
         )
 

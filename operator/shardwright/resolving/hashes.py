@@ -16,7 +16,7 @@ from shardwright.modelspec.spec import ModelSpec
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
-ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
+ONLY_PLANNED_WITH: Final = ("workload", "replicas", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,

@@ -8,8 +8,9 @@ from enum import StrEnum
 from shardwright.api.life import Restart
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
-from shardwright.api.spec import Budget, PlacementRules, Spec
+from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.weights import CLAIM, claim_of, scheme_of
+from shardwright.planning.report import Plan
 
 
 class Replan(StrEnum):
@@ -43,21 +44,21 @@ class Intent:
     """The user's intent for a plan once there is one.
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
-    is changed. ``replicas`` is the number of groups; if the plan ``fills`` a budget, the plan says
-    how many. ``scheduler`` is told which pods form a group (None: no scheduler is).
+    is changed. ``replicas`` is the number of groups (None: the plan says how many). ``scheduler``
+    is told which pods form a group (None: no scheduler is).
     ``shares_claim``: pods mount an existing claim (weights, adapters, a user's own volume), which
     may be one that a single node mounts. ``max_unavailable`` and ``max_surge`` are how many groups
     a rollout may take down, or surge, at once. ``keeps_templates``: groups stay as another release
     of the operator has made them until they restart. ``min_ready_seconds`` is how long a group
     serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take
     (None: as follows from the bytes to load). Groups below the index ``partition`` keep their pods.
-    ``rolls_back``: a change with which a group does not come up is rolled back.
+    ``rolls_back``: a change with which a group does not come up is rolled back. ``min_groups`` must
+    have a place before any starts.
     """
 
     plan_only: bool
     paused: bool
-    replicas: int
-    fills: bool
+    replicas: int | None
     replan: Replan
     scheduler: str  # None | Native | Kueue | Coscheduling
     shares_claim: bool
@@ -69,6 +70,17 @@ class Intent:
     progress_deadline_seconds: int | None
     partition: int
     rolls_back: bool = False
+    min_groups: int = 1
+
+    def wants(self, plan: Plan | None) -> int:
+        """Return how many groups are wanted: ``replicas``, or as many as the plan had to have."""
+        if self.replicas is not None:
+            return self.replicas
+        return plan.wanted if plan else 1
+
+    def least(self, plan: Plan | None) -> int:
+        """Return how many of the wanted groups must have a place before any starts."""
+        return max(1, min(self.min_groups, self.wants(plan)))
 
     @property
     def keeps_gpus(self) -> bool:
@@ -83,8 +95,6 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
         replicas=spec.replicas,
-        # replicas: 0 stops a model, whatever budget it is to fill.
-        fills=(spec.budget or unsaid(Budget)).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,
         shares_claim=_shares_claim(spec),
@@ -96,6 +106,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         progress_deadline_seconds=spec.rollout.progress_deadline_seconds,
         partition=spec.rollout.partition,
         rolls_back=spec.rollout.on_failure == "RollBack",
+        min_groups=spec.rollout.min_groups,
     )
 
 

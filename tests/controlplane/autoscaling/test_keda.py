@@ -83,7 +83,7 @@ def test_the_autoscaler_that_keda_makes_adds_and_removes_groups_by_the_queue(
     models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
-    models.create("llama")
+    models.create("llama", replicas=1)
     models.wait_ready("llama")
     path = f"/apis/keda.sh/v1alpha1/namespaces/{models.namespace}/scaledobjects"
 

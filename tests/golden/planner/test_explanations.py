@@ -73,6 +73,8 @@ def _asked(model: ModelSpec, pool: Pool, request: Request) -> str:
     replicas = (
         f"all of {space.max_gpus} GPUs"
         if space.fill
+        else "replicas planned"
+        if space.replicas is None
         else f"{space.replicas} replica{'s' if space.replicas > 1 else ''}"
     )
     pins = f", tensor {space.tensor}" if space.tensor else ""

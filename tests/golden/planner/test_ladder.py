@@ -97,11 +97,10 @@ CASES = (
         context=4,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on GB200, four times that with K/V not shared: tensor across trays of "
-        "one clique",
-        model="deepseek-v3",
+        id="405B BF16 on GB200, more than a tray holds: tensor across trays of one clique",
+        model="llama-405b",
         pool=an_nvl72_pool(),
-        request=a_request(concurrency=256, context=1, attention_data=1),
+        request=a_request(),
         tensor=8,
     ),
     Case(
@@ -126,12 +125,11 @@ CASES = (
         tensor=1,
     ),
     Case(
-        id="70B BF16 on 8 L40S without NVLink, throughput: tensor x pipeline",
+        id="70B BF16 on 8 L40S without NVLink, throughput: two instances, no GPU is left over",
         model="llama-70b",
         pool=a_pool("L40S-48GB"),
         request=a_request(THROUGHPUT),
-        tensor=2,
-        pipeline=3,
+        tensor=4,
     ),
     Case(
         id="70B BF16 on 8 L40S, one request, latency: all of them",
@@ -141,7 +139,7 @@ CASES = (
         tensor=8,
     ),
     Case(
-        id="Qwen2.5-7B with 28 heads, latency: tensor 4 (8 fails the heads, 7 the vocabulary)",
+        id="Qwen2.5-7B with 28 heads, latency: TP4 (8 fails the heads, 7 the K/V heads)",
         model="qwen2.5-7b",
         pool=a_pool(),
         request=a_request(LATENCY, concurrency=1),
@@ -194,10 +192,10 @@ def test_the_ladder(case: Case) -> None:
 
 
 def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
-    best = _report("llama-405b", a_pool(nodes=2), a_request()).alternatives[0]
+    found = _report("llama-405b", a_pool(nodes=2), a_request()).alternatives
 
-    assert (best.layout.tensor, best.layout.pipeline) == (16, 1)
-    assert best.loses.endswith("more per token for tensor communication")
+    (across,) = (other for other in found if other.layout.tensor == 16)
+    assert across.loses.endswith("more per token for tensor communication")
 
 
 def test_70b_on_pcie_gains_from_not_using_tensor_8() -> None:
@@ -214,12 +212,11 @@ def test_70b_on_pcie_gains_from_not_using_tensor_8() -> None:
     assert per_gpu[0] > 1.3 * per_gpu[1]
 
 
-def test_seven_ranks_fail_the_vocabulary_and_eight_the_heads() -> None:
+def test_three_ranks_fail_the_heads() -> None:
     excluded = {
         item.code: item.example for item in _report("qwen2.5-7b", a_pool(), a_request()).excluded
     }
 
-    assert "tensor 5 on" in excluded["VocabularyNotDivisible"]
     assert "28 attention heads must be divisible by 3 ranks" in excluded["HeadsNotDivisible"]
 
 
@@ -236,17 +233,18 @@ def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes()
     assert layouts == [(8, 2), (16, 1)]
 
 
-def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline() -> None:
-    request = a_request(concurrency=256, context=1, attention_data=1)
+def test_a_slower_rack_link_moves_405b_from_tensor_to_pipeline() -> None:
     racks = [
         replace(an_nvl72_pool(), gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9))
         for gb in (900, 100, 20)
     ]
 
-    (tensor, stages), slower, slowest = (_degrees("deepseek-v3", rack, request) for rack in racks)
+    (tensor, stages), slower, slowest = (
+        _degrees("llama-405b", rack, a_request()) for rack in racks
+    )
 
     assert (tensor, stages) == (8, 1)
-    assert tensor > slower[0] > slowest[0] == 1
+    assert tensor > slower[0] > slowest[0]
     assert stages < slower[1] < slowest[1]
 
 
@@ -263,4 +261,4 @@ def test_nvlink_on_the_l40s_would_make_tensor_8_right() -> None:
         for host in (slow.host, fast)
     ]
 
-    assert layouts == [(2, 3), (8, 1)]
+    assert layouts == [(4, 1), (8, 1)]

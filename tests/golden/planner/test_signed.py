@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.inventory import Pool
+from shardwright.layouts.layout import Layout
 from shardwright.modelspec.read import read_model
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
@@ -22,7 +23,7 @@ from tests.support.builders_plan import (
 )
 
 BALANCED, LATENCY = OptimizeFor.BALANCED, OptimizeFor.LATENCY
-EIGHT_H200 = a_pool("H200-SXM-141GB", 8)
+EIGHT_H100, EIGHT_H200 = a_pool(nodes=8), a_pool("H200-SXM-141GB", 8)
 SMALL: Mapping[str, Any] = {
     "hidden_size": 1024,
     "intermediate_size": 3072,
@@ -75,34 +76,56 @@ def test_4_bits_take_no_more_gpus_than_16() -> None:
 @pytest.mark.parametrize(
     ("model", "concurrency"), [("llama-8b", 256), ("llama-70b", 64), ("llama-70b", 256)]
 )
-def test_latency_takes_no_second_node_for_what_fits_one(model: str, concurrency: int) -> None:
+def test_latency_takes_instances_inside_nodes_and_none_over_them(
+    model: str, concurrency: int
+) -> None:
     plan = _plan(model, EIGHT_H200, a_request(LATENCY, concurrency=concurrency))
 
     assert plan.nodes_per_replica == 1
-    assert any(
-        "on as many GPUs replicas inside nodes would answer" in reason for reason in plan.reasons
-    )
+    assert plan.layout.replicas > 1
 
 
-def test_replicas_that_use_the_same_gpus_better_are_named_with_what_they_bring() -> None:
-    plan = _plan("llama-8b", EIGHT_H200, a_request(LATENCY, concurrency=256))
+@pytest.mark.parametrize(
+    ("model", "rate", "layout"),
+    [
+        ("llama-8b", 50, Layout(replicas=10)),
+        ("llama-70b", 28, Layout(tensor=2, replicas=19)),
+        ("llama-70b", 32, Layout(tensor=2, replicas=22)),
+    ],
+)
+def test_a_rate_gets_instances_of_what_fits_and_none_over_nodes(
+    model: str, rate: float, layout: Layout
+) -> None:
+    pool = a_pool(nodes=8) if model == "llama-8b" else EIGHT_H200
 
-    (advice,) = [
-        warning
-        for warning in plan.warnings
-        if warning.startswith("replicas would use its GPUs better: ")
-    ]
-    assert advice.endswith("less time (replicas: 8, or budget.fill)")
-    followed = _plan(
-        "llama-8b",
-        EIGHT_H200,
-        a_request(LATENCY, concurrency=256, replicas=8, tensor=1, pipeline=1),
-    )
-    assert followed.layout.gpus == plan.layout.gpus
-    assert (
-        followed.performance.output_tokens_per_second
-        > 1.1 * plan.performance.output_tokens_per_second
-    )
+    plan = _plan(model, pool, _at(rate))
+
+    assert plan.layout == layout
+    assert plan.carries_load
+
+
+def test_a_few_requests_more_than_k_v_holds_double_no_gpus() -> None:
+    plan = _plan("llama-8b", EIGHT_H100, a_request(concurrency=182))
+
+    assert (plan.layout, plan.carries_load) == (Layout(), True)
+
+
+def test_a_limit_that_more_instances_meet_is_met_by_them() -> None:
+    request = a_request()
+    limited = replace(request, objective=replace(request.objective, ttft_seconds=0.2))
+
+    plan = _plan("llama-8b", EIGHT_H100, limited)
+
+    assert plan.layout.replicas > 1
+    assert plan.performance.ttft_seconds <= 0.2
+
+
+def test_two_requests_take_no_five_stages_of_eight_gpus() -> None:
+    load = a_request(input_tokens=1024, output_tokens=1000, concurrency=2)
+
+    plan = _plan("deepseek-v3", a_pool("B200-SXM-180GB"), load)
+
+    assert (plan.layout.tensor, plan.layout.pipeline) == (8, 1)
 
 
 def test_one_request_more_than_k_v_holds_changes_no_cut() -> None:
@@ -145,20 +168,12 @@ def test_a_rate_is_planned_for_with_headroom() -> None:
     assert int(said.split(", ")[-1].split("%")[0]) <= 80
 
 
-def test_a_rate_beyond_one_replica_names_how_many_would_serve_it_and_takes_no_fleet_for_one() -> (
-    None
-):
-    plan = _plan("llama-70b", a_pool(nodes=8), _at(50))
+def test_a_rate_that_no_number_serves_gets_all_that_serves_most() -> None:
+    plan = _plan("llama-70b", EIGHT_H100, _at(50))
 
     assert plan.nodes_per_replica == 1
-    assert any(_says_how_many(warning) for warning in plan.warnings)
-
-
-def _says_how_many(warning: str) -> bool:
-    return (
-        warning.startswith("requests arrive faster than they are served: ")
-        and "replicas of " in warning
-    )
+    assert plan.layout.gpus == 64
+    assert not plan.carries_load
 
 
 def test_filling_a_budget_for_a_rate_takes_replicas() -> None:
@@ -178,7 +193,7 @@ def test_prompts_of_one_attention_rank_hold_the_others() -> None:
     plan = _plan("deepseek-v3", pool, a_request(**load))
 
     assert wide.performance.tpot_seconds > 0.06
-    assert plan.layout.attention_data == 1
+    assert plan.layout.attention_data < 16
 
 
 def test_an_answer_of_one_token_has_its_time_before_it() -> None:

@@ -136,7 +136,7 @@ def test_when_nothing_fits_only_what_was_ruled_out_is_shown() -> None:
 
     assert plan_status(report) == {
         "alternatives": [],
-        "excluded": [{"code": "OutOfMemory", "count": 3, "example": "tensor 4", "nearestMiss": ""}],
+        "excluded": [{"code": "OutOfMemory", "count": 3, "example": "TP4", "nearestMiss": ""}],
         "considered": 3,
     }
 

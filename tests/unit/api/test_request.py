@@ -32,7 +32,7 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
             shortest_model_len=2560,
         ),
         objective=Objective(),
-        space=SearchSpace(),
+        space=SearchSpace(replicas=None),
         storage=Storage.HUB,
         deploy=True,
     )
@@ -78,12 +78,6 @@ def test_the_longest_request_is_rounded_up_but_never_above_the_model(
     assert request.workload.max_model_len == longest
 
 
-def test_weights_are_pinned_where_the_spec_names_their_commit() -> None:
-    model = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
-    assert not request_of(model=model).pinned
-    assert request_of(model=model | {"revision": "f" * 40}).pinned
-
-
 def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:
     with pytest.raises(
         InputError,
@@ -97,8 +91,14 @@ def test_a_pinned_length_above_the_context_is_refused_where_it_stands() -> None:
         request_of(engine={"maxModelLen": 40_000})
 
 
-def test_no_replicas_ask_for_the_plan_of_one() -> None:
-    assert request_of(replicas=0).space.replicas == 1
+@pytest.mark.parametrize("fill", [False, True])
+def test_the_plan_of_a_stopped_model_is_that_of_a_model_whose_number_is_planned(
+    *, fill: bool
+) -> None:
+    budget = {"gpus": 8, "fill": fill}
+    stopped, planned = request_of(replicas=0, budget=budget), request_of(budget=budget)
+
+    assert (stopped.space.replicas, stopped) == (None, planned)
 
 
 @pytest.mark.parametrize("word", list(OptimizeFor))
@@ -135,15 +135,6 @@ def test_pins_reach_the_search_and_a_partition_pins_its_stages() -> None:
         (15, 13),
         2,
     )
-
-
-def test_filling_a_budget_may_choose_a_replica_for_every_request() -> None:
-    closed, rate = (
-        request_of(budget={"fill": True, "gpus": 8}, workload=load).space
-        for load in ({"concurrency": 6}, {"requestsPerSecond": 1})
-    )
-
-    assert (closed.fill, closed.replicas, rate.replicas) == (True, 6, 1000)
 
 
 def test_limits_may_speak_of_the_95th_percentile() -> None:

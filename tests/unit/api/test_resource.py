@@ -24,7 +24,7 @@ def test_the_smallest_manifest_gets_the_documented_defaults() -> None:
     spec = parse_manifest(a_sharded_model()).spec
 
     assert (spec.replicas, spec.replan, spec.mode, spec.paused) == (
-        1,
+        None,
         "WhenInvalid",
         "Deploy",
         False,

@@ -212,39 +212,34 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     ]
 
 
-def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
-    files.manifests(a_manifest(model="us/ours"))
+def test_a_model_that_nobody_knows_and_no_hub_has(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest(model="us/ours")
+    manifest["spec"]["model"]["weights"] = {"uri": "pvc://models"}
+    files.manifests(manifest)
 
     [error] = _of_plan(capsys)
 
     assert error == (
         "error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the "
-        f"{len(known_ids())} models of the catalogue; --fetch reads it from the hub, "
-        "--config FILE takes its config.json, spec.model.configMapRef a ConfigMap of it, which "
-        "'shardwright fetch' prints"
+        f"{len(known_ids())} models of the catalogue; --config FILE takes its config.json, "
+        "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "ways"),
-    [
-        (
-            ["plan", "--gpus", "8xH100"],
-            "--fetch reads it from the hub, --config FILE takes its config.json",
-        ),
-        (["size", "--gpus", "H100"], "--fetch reads it from the hub"),
-    ],
-    ids=["plan", "size"],
-)
-def test_a_typed_model_that_is_not_built_in_is_told_what_its_command_takes(
-    words: list[str], ways: str, capsys: Capture
+def test_an_unknown_id_is_said_also_where_no_cluster_can_be_asked(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    [error] = _errors(capsys, words[0], "zai-org/GLM-4.7", *words[1:])
+    monkeypatch.setenv("KUBECONFIG", str(files.folder / "none"))
 
+    assert main(["plan", "Qwen/qwen3-8b"]) == 3
+
+    [_, error] = capsys.readouterr().err.splitlines()
     assert error == (
-        "error[ModelUnknown]: MODEL: 'zai-org/GLM-4.7' is known by its id alone: its config is "
-        f"not built in; {ways}"
+        "error[ModelUnknown]: MODEL: 'Qwen/qwen3-8b' is not built in, did you mean "
+        "'Qwen/Qwen3-8B'?; with --gpus or --nodes it is read from the hub"
     )
+    assert main(["plan", "Qwen/Qwen3-8B"]) == 3
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -322,21 +317,7 @@ def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
     assert _of_plan(capsys, "--config", "config.json") == [
         (
             "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the "
-            "manifest and in --config; "
-            "leave --config away, or put it into spec.model.config"
-        )
-    ]
-
-
-def test_a_config_for_a_model_that_is_built_in(files: Files, capsys: Capture) -> None:
-    files.manifests(a_manifest("a", "Qwen/Qwen2.5-7B-Instruct"))
-    files.raw("config.json", b"{}")
-
-    assert _of_plan(capsys, "--config", "config.json") == [
-        (
-            "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and "
-            "in --config; "
-            "leave --config away, or put it into spec.model.config"
+            "manifest and in --config; leave one of the two out"
         )
     ]
 

@@ -50,6 +50,7 @@ def test_ids_of_the_catalogue_are_offered() -> None:
 
 def test_gpus_are_offered_behind_their_count() -> None:
     assert "16xH100-SXM-80GB" in completions(["plan", "--gpus", "16xH1"])
+    assert "8xL4-24GB,H100-SXM-80GB" in completions(["size", "--gpus", "8xL4-24GB,H1"])
 
 
 def test_a_cluster_that_does_not_answer_offers_nothing() -> None:

@@ -1,17 +1,29 @@
-"""Models by their ids alone: ``--fetch``, ``fetch`` and the folders of ``--config``."""
+"""Models by their ids alone: the hub, what is kept of it, ``--offline`` and ``--config``."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import yaml
 
+from shardwright.cli.completion import completions
 from shardwright.cli.main import main
+from shardwright.hub import checkpoint
 from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 from tests.support.builders_model import a_config
-from tests.support.loopback_hub import COMMIT, OLDER, LoopbackHub, Repository, a_hub, giving
+from tests.support.loopback_hub import (
+    COMMIT,
+    OLDER,
+    Handler,
+    LoopbackHub,
+    Repository,
+    a_hub,
+    giving,
+)
 
 Capture = pytest.CaptureFixture[str]
 CONFIG = json.dumps(a_config(hidden_size=4096, vocab_size=128256)).encode()
@@ -22,6 +34,7 @@ QUANTIZATION = json.dumps({"quantization": {"quant_algo": "NVFP4"}}).encode()
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
@@ -41,9 +54,7 @@ def hub(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
         yield served
 
 
-def _planned(
-    files: Files, *manifests: dict[str, Any], words: tuple[str, ...] = ("--fetch",)
-) -> int:
+def _planned(files: Files, *manifests: dict[str, Any], words: tuple[str, ...] = ()) -> int:
     files.manifests(*manifests)
     return main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", "json", *words])
 
@@ -55,18 +66,14 @@ def test_a_model_that_is_not_built_in_is_planned_by_its_id(files: Files, capsys:
     out, err = capsys.readouterr()
     assert json.loads(out)["items"][0]["model"] == {"id": "us/ours", "parameters": 1_554_059_264}
     assert err == (
-        f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it; "
-        "its tensors have 2.0 GiB by "
-        "model.safetensors.index.json, 2.9 GiB are counted (without scales of quantization)\n"
+        f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it\n"
     )
 
 
 @pytest.mark.usefixtures("hub")
 def test_gpus_are_counted_for_a_model_of_the_hub(capsys: Capture) -> None:
-    assert (
-        main(["size", "us/ours", "--gpus", "H100", "--concurrency", "1", "--fetch", "-o", "json"])
-        == 0
-    )
+    words = ["size", "us/ours", "--gpus", "H100", "--concurrency", "1", "-o", "json"]
+    assert main(words) == 0
 
     assert json.loads(capsys.readouterr().out)["sizes"][0]["gpus"] == 1
 
@@ -122,14 +129,158 @@ def test_nothing_is_asked_of_a_model_whose_config_is_there(
     assert capsys.readouterr().err == ""
 
 
-def test_without_the_option_nothing_is_asked_and_the_message_names_it(
+def test_offline_nobody_is_asked_and_the_way_out_is_said_with_the_id_that_is_meant(
     hub: LoopbackHub, files: Files, capsys: Capture
 ) -> None:
-    assert _planned(files, a_manifest(model="us/ours"), words=()) == 2
-    assert (
-        "; --fetch reads it from the hub, --config FILE takes its config.json, "
-        in capsys.readouterr().err
+    assert _planned(files, a_manifest(model="Qwen/qwen3-8b"), words=("--offline",)) == 2
+
+    assert capsys.readouterr().err == (
+        "error[HubModelMissing]: model.yaml: spec.model.id: 'Qwen/qwen3-8b' at main is not in the "
+        f"cache {files.folder / 'hf' / 'hub'}, and the hub must not be asked, did you mean "
+        "'Qwen/Qwen3-8B'?; give its config.json with --config FILE, or leave --offline and "
+        "HF_HUB_OFFLINE out\n"
     )
+    assert hub.seen == []
+
+
+def test_what_was_read_is_kept_and_then_nobody_is_asked(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION}
+    )
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    first, seen = capsys.readouterr().out, list(hub.seen)
+    kept = next((files.folder / "caches/shardwright/hub").glob("*/models--us--ours"))
+    os.utime(kept / "refs" / "main", (0, 0))
+
+    assert _planned(files, a_manifest(model="us/ours"), words=("--offline",)) == 0
+
+    assert (hub.seen, (again := capsys.readouterr()).out) == (seen, first)
+    assert again.err == (
+        f"note: us/ours: config.json of commit {COMMIT}, read on 1970-01-01; 'shardwright fetch "
+        "us/ours' reads the newest\n"
+    )
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_fetch_asks_again_and_the_other_commands_then_take_what_it_has_read(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    smaller = json.dumps(a_config(hidden_size=4096, vocab_size=128256, num_hidden_layers=4))
+    hub.repositories["us/ours"] = Repository(files={"config.json": smaller.encode()})
+    hub.answers.clear()
+    assert main(["fetch", "us/ours"]) == 0
+    capsys.readouterr()
+
+    assert _planned(files, a_manifest(model="us/ours"), words=("--offline",)) == 0
+
+    assert json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"] == 1_302_368_256
+
+
+@pytest.mark.parametrize("spoilt", ["{", "[]", "\udcff"])
+def test_what_is_kept_and_cannot_be_read_is_read_again(
+    spoilt: str, hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    kept = next((files.folder / "caches").glob("**/snapshots/*/config.json"))
+    kept.write_bytes(spoilt.encode(errors="surrogateescape"))
+    asked = len(hub.seen)
+
+    assert _planned(files, a_manifest(model="us/ours")) == 0, capsys.readouterr().err
+    assert len(hub.seen) == 2 * asked
+    assert kept.read_bytes() == CONFIG
+
+
+def test_another_hub_has_its_own_models(
+    hub: LoopbackHub, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    asked = len(hub.seen)
+    with a_hub() as other:
+        monkeypatch.setenv("HF_ENDPOINT", other.url)
+
+        assert _planned(files, a_manifest(model="us/ours")) == 2
+        assert (len(hub.seen), other.seen != []) == (asked, True)
+
+
+def test_a_folder_that_takes_nothing_is_a_note(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    (files.folder / "caches").write_text("a file")
+
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    assert hub.seen
+    assert capsys.readouterr().err.splitlines()[1] == (
+        "note: us/ours: its config cannot be kept: File exists"
+    )
+
+
+def test_no_answer_within_three_seconds_is_one_line_that_names_the_ways_without_it(
+    hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert checkpoint.PATIENCE_SECONDS == 3
+    monkeypatch.setattr(checkpoint, "PATIENCE_SECONDS", 0.2)
+    asked = Event()
+    hub.answers["/us/ours/resolve/main/config.json"] = lambda _: (asked.wait(30), None)[1]
+
+    code = main(["plan", "us/ours", "--gpus", "1xH100"])
+    asked.set()
+
+    assert code == 3
+    host = hub.url.partition("://")[2]
+    assert capsys.readouterr().err == (
+        f"error[HubUnavailable]: MODEL: {host} did not answer in full within 0 s; try again, or "
+        "give its config.json with --config FILE (--offline asks nobody)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"uri": "pvc://models/ours"}, {"uri": "s3://ours/ours"}],
+    ids=["on a claim", "in a bucket"],
+)
+def test_the_hub_is_told_no_id_of_weights_that_are_elsewhere(
+    weights: dict[str, Any], hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    manifest = a_manifest(model="us/ours")
+    manifest["spec"]["model"]["weights"] = weights
+
+    assert _planned(files, manifest) == 2
+    assert capsys.readouterr().err.startswith("error[ModelUnknown]: model.yaml: spec.model.id: ")
+    assert hub.seen == []
+
+
+def test_the_hub_gets_the_id_and_the_token_alone(
+    hub: LoopbackHub, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, dict[str, str]]] = []
+
+    def seen(request: Handler) -> None:
+        sent.append((request.path, dict(request.headers)))
+        request.reply(200, CONFIG, X_Repo_Commit=COMMIT)
+
+    monkeypatch.setenv("HF_TOKEN", "hf_reader")
+    hub.answers["/us/ours/resolve/main/config.json"] = seen
+
+    assert _planned(files, a_manifest(model="us/ours")) == 0
+    assert sent == [
+        (
+            "/us/ours/resolve/main/config.json",
+            {
+                "Host": hub.url.partition("://")[2],
+                "User-Agent": "shardwright",
+                "Accept-Encoding": "identity",
+                "Authorization": "Bearer hf_reader",
+                "Connection": "close",
+            },
+        )
+    ]
+
+
+def test_completing_an_id_asks_nobody(hub: LoopbackHub) -> None:
+    assert completions(["plan", "us/"]) == []
     assert hub.seen == []
 
 
@@ -177,7 +328,7 @@ def test_a_hub_that_cannot_be_asked_is_no_fault_of_the_input(
     hub.answers["/us/ours/resolve/main/config.json"] = giving(b"", 429, Retry_After="5")
 
     assert _planned(files, a_manifest(model="us/ours")) == 3
-    assert "error[HubUnavailable]: 127.0.0.1:" in capsys.readouterr().err
+    assert "error[HubUnavailable]: model.yaml: spec.model.id: 127.0.0.1:" in capsys.readouterr().err
 
 
 def test_the_token_of_the_environment_is_used(
@@ -224,7 +375,7 @@ def test_fetch_prints_a_config_map_that_a_model_can_name(
     )
     manifest = a_manifest(model="us/ours")
     manifest["spec"]["model"] |= {"revision": COMMIT, "configMapRef": {"name": name}}
-    assert _planned(files, manifest, config_map, words=()) == 0, capsys.readouterr().err
+    assert _planned(files, manifest, config_map, words=("--offline",)) == 0, capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("files")
@@ -275,13 +426,15 @@ def _in_cache(cache: Path) -> Path:
     return model
 
 
+@pytest.mark.usefixtures("hub")
 def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed(
-    hub: LoopbackHub, capsys: Capture
+    capsys: Capture,
 ) -> None:
-    assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch", "-o", "json"]) == 0
+    assert main(["plan", "us/ours", "--gpus", "1xH100", "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]
-    hub.repositories = {}
 
-    assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch"]) == 2
+    assert main(["plan", "us/other", "--gpus", "1xH100"]) == 2
     assert planned["model"]["parameters"] == 1_554_059_264
-    assert capsys.readouterr().err.startswith("error[HubModelMissing]: MODEL: 'us/ours' is not on ")
+    assert capsys.readouterr().err.startswith(
+        "error[HubModelMissing]: MODEL: 'us/other' is not on "
+    )

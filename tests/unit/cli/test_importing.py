@@ -71,6 +71,7 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
             "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True},
             "maxModelLen": 8192,
         },
+        "replicas": 1,
     }
     assert left_out.keys() == {
         "spec.template.serviceAccountName",

@@ -6,23 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.cli.operator_plan import (
-    FORBIDDEN,
-    UNREADABLE,
-    PlannedCopy,
-    explanation_of_copy,
-    row_of,
-)
+from shardwright.cli.operator_plan import FORBIDDEN, UNREADABLE, PlannedCopy, row_of, screen_of_copy
 from shardwright.cli.plan_forms import plans_at_a_glance
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.reporting.explanation import Explanation, Fact
+from shardwright.reporting.due import Due
+from shardwright.reporting.explanation import Fact
+from shardwright.reporting.screen import Screen
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_snapshot import Operator
 from tests.support.small_cluster import SmallCluster
 
 
-def _explained(*, knows: bool = True, unseen: str = "") -> Explanation:
+def _explained(*, knows: bool = True, unseen: str = "") -> Screen:
     cluster = SmallCluster()
     cluster.add_nodes(2)
     operator = Operator(cluster, {"mode": "PlanOnly"})
@@ -33,7 +29,7 @@ def _explained(*, knows: bool = True, unseen: str = "") -> Explanation:
     copy = PlannedCopy(
         live=live, subject=subject if knows else None, surroundings=unseen or around(operator)
     )
-    return explanation_of_copy(copy, live.record)
+    return screen_of_copy(copy, live.record)
 
 
 @pytest.mark.parametrize(("nodes", "kind"), [(2, Plan), (0, NoPlan)])
@@ -66,20 +62,16 @@ def test_a_plan_of_the_operator_that_cannot_be_read_counts_as_planned() -> None:
     assert counted.plain() == "2 models: 0 planned on 0 GPUs, 2 whose plan cannot be read"
 
 
-def _facts(explanation: Explanation) -> dict[str, str]:
-    return {fact.label: fact.value for fact in explanation.facts}
+def _facts(screen: Screen) -> dict[str, str]:
+    return {fact.label: fact.value for fact in screen.facts}
 
 
 def test_a_plan_of_the_operator_says_what_plan_says() -> None:
-    facts, explanation = _facts(_explained()), _explained()
+    facts, screen = _facts(_explained()), _explained()
 
-    assert facts["Model"].startswith(
-        "meta-llama/Llama-3.1-8B-Instruct, 8.03 B parameters, on vLLM "
-    )
-    assert list(facts)[1:3] == ["Load", "Objective"]
-    assert [len(node.stages) for node in explanation.nodes] == [8]
-    assert any("is gated" in warning for warning in explanation.warnings)
-    assert any("every new pod downloads" in said for said in explanation.warnings)
+    assert facts["Model"].startswith("meta-llama/Llama-3.1-8B-Instruct on vLLM ")
+    assert list(facts)[1:] == ["Mode", "Load", "Can serve", "Latency", "K/V cache", "Where"]
+    assert [point.due for point in screen.points] == [Due.GATED, Due.DOWNLOADS]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_who_cannot_see_nodes_is_told_why_and_what_is_not_shown(why: str, said: 
     assert unseen.facts[-1] == Fact(
         label="Nodes", value=f"{said}: GPUs of others, and nodes that are not used, are not shown"
     )
-    assert unseen.warnings == seen.warnings
+    assert unseen.points == seen.points
 
 
 def test_of_a_model_whose_config_is_unknown_here_the_load_is_said_not_to_be_shown() -> None:
@@ -101,4 +93,4 @@ def test_of_a_model_whose_config_is_unknown_here_the_load_is_said_not_to_be_show
     assert facts["Load"] == (
         "not shown, and no nodes beside the plan's own: the config of the model is unknown here"
     )
-    assert "Objective" not in facts
+    assert "Can serve" in facts

@@ -180,3 +180,16 @@ def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
 
     assert main([*words, "none.yaml"]) == 2
     check(json.loads(capsys.readouterr().out), "ProblemList")
+
+
+@pytest.mark.parametrize(("pipeline", "code"), [(8, 0), (64, 1)])
+def test_plans_without_a_field_of_the_users_own(
+    pipeline: int, code: int, tmp_path: Path, capsys: Capture
+) -> None:
+    pinned = Files(tmp_path).manifests(a_manifest(parallelism={"pipeline": pipeline}))
+
+    assert main(["explain", "-f", pinned, "--gpus", "8xH100", "-o", "json"]) == code
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["items"][0]["without"]
+    check(printed, "PlanExplanationList")

@@ -9,6 +9,7 @@ import pytest
 
 from shardwright.cli.main import main
 from shardwright.engines.known import BY_LOWER_NAME
+from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.stored import STORED
 from tests.support.builders_plan import CONFIGS
 
@@ -127,7 +128,7 @@ def test_a_field_that_no_case_has_is_refused_even_if_it_is_null(
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("engine", None, "engine: is not set and has no default; set it"),
+        ("hardware", None, "hardware: is not set and has no default; set it"),
         (
             "workload__outputTokens",
             float("nan"),
@@ -225,7 +226,6 @@ def test_a_line_that_is_no_json_is_named_once_in_our_words(
         ("workload__outputTokens", float("nan")),
         ("workload__inputTokens", 10**400),
         ("workload__concurrency", True),
-        ("workload__concurrency", None),
         ("workload__arrival", "Poisson"),
         ("parallelism__tensor", 1.5),
         ("parallelism__tensor", "2"),
@@ -233,7 +233,7 @@ def test_a_line_that_is_no_json_is_named_once_in_our_words(
         ("parallelism__expert", 3),
         ("weights", "fp3"),
         ("kvCache", "fp3"),
-        ("engine", None),
+        ("hardware", None),
         ("engine__name", "llama.cpp"),
         ("engine__version", 7),
         ("model__config", []),
@@ -245,6 +245,47 @@ def test_every_field_is_held_to_its_bounds(tmp_path: Path, path: str, value: obj
 
     assert answer["error"][0]["code"] == "CaseInvalid"
     assert answer["error"][0]["message"].startswith(f"line 1: {path.replace('__', '.')}: ")
+
+
+def test_a_case_by_id_alone_is_the_one_written_out(tmp_path: Path) -> None:
+    """What is left out is as ``plan`` takes it."""
+    model = "meta-llama/Llama-3.1-8B-Instruct"
+    entry = find_model(model)
+    assert entry is not None
+    short = {"model": model, "hardware": {"gpuProduct": "H100"}, "parallelism": {"tensor": 4}}
+    whole = {
+        "model": {"config": dict(entry.config)},
+        "engine": {"name": "vllm", "version": None},
+        "hardware": {"gpuProduct": "NVIDIA-H100-80GB-HBM3", "gpusPerNode": 8, "nodes": 1},
+        "parallelism": {"tensor": 4},
+        "workload": {"inputTokens": 2048, "outputTokens": 512, "concurrency": 64},
+    }
+
+    one, named, other = _predict(tmp_path, short, {**short, "model": {"id": model}}, whole)
+
+    assert one == named == other
+    assert one["fits"]
+
+
+@pytest.mark.parametrize(
+    ("model", "start"),
+    [
+        ("meta-llama/Llama-3.1-8X", "model.id: 'meta-llama/Llama-3.1-8X' is not among the"),
+        (
+            {"id": "a/b", "config": {"a": 1}},
+            'model: {"id": "a/b", "config": {"a": 1}} must have either an id or a config',
+        ),
+        ({}, "model: {} must have either an id or a config"),
+        (7, "model: 7 must be an object"),
+    ],
+)
+def test_a_model_is_named_by_one_id_that_is_known_or_by_its_config(
+    tmp_path: Path, model: object, start: str
+) -> None:
+    (answer,) = _predict(tmp_path, _case(model=model), code=2)
+
+    (error,) = answer["error"]
+    assert error["message"].startswith(f"line 1: {start}")
 
 
 def test_what_does_not_fit_says_why_and_is_no_error(tmp_path: Path) -> None:

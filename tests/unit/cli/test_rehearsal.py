@@ -411,12 +411,7 @@ def test_a_difference_in_words() -> None:
         "  FIELD          NOW  THEN",
         "  spec.replicas  2    1",
         "Plan",
-        (
-            "  tensor 8, 2 replicas on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3) becomes tensor "
-            "8 on "
-            "8 GPUs of 1"
-        ),
-        "  node (NVIDIA-H100-80GB-HBM3)",
+        "  2 x TP8 on 16 NVIDIA-H100-80GB-HBM3 of 2 nodes becomes TP8 on 8 NVIDIA-H100-80GB-HBM3 of 1 node",
         "Groups",
         "  GROUP    WHAT   DOWN FOR  FIELDS OF ITS PODS",
         "  llama-0  stays  -         -",

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.cli.arguments import build_parser
 from shardwright.cli.main import main
-from shardwright.cli.named_gpus import nodes_of, read_named_gpus
+from shardwright.cli.named_gpus import AS_NEEDED, nodes_of, read_named_gpus
 from shardwright.cli.size import ABOUT_SLICES, ABOUT_USUAL, USUAL
 from shardwright.cli.surroundings import read_nodes
 from shardwright.errors import InputError
@@ -26,6 +27,7 @@ from tests.support.builders_cli import Files, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+QWEN = "Qwen/Qwen3-8B"
 
 
 def _facts(
@@ -43,7 +45,7 @@ def test_a_model_and_gpus_are_enough_for_a_plan(capsys: Capture) -> None:
     assert main(["plan", LLAMA, "--gpus", "16xH100"]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert out.startswith("llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB of 1 node\n")
     assert "no pods are known" not in out, "GPUs that are named are free"
     assert err == ""
 
@@ -52,7 +54,7 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
     capsys: Capture, tmp_path: Path
 ) -> None:
     words = [
-        LLAMA,
+        QWEN,
         "--gpus",
         "4xL40S",
         "--rps",
@@ -74,7 +76,7 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
 
     assert json.loads(capsys.readouterr().out)["items"] == [typed]
     assert yaml.safe_load(manifest.read_text())["spec"] == {
-        "model": {"id": LLAMA},
+        "model": {"id": QWEN},
         "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},
         "objective": {"ttftMilliseconds": 2000},
     }
@@ -85,14 +87,14 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(capsys: 
 
     assert main(["plan", *words]) == 0
     assert capsys.readouterr().out.startswith(
-        "llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB-MIG-3g.40gb)\n"
+        "llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB-MIG-3g.40gb of 1 node\n"
     )
     assert main(["plan", *words, "-o", "manifest"]) == 0
     manifest = yaml.safe_load(capsys.readouterr().out)
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
-def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_tells_its_warnings_beside_it(
+def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_beside_it_what_is_to_be_done_first(
     capsys: Capture,
 ) -> None:
     """A pipe into kubectl hides the exit code."""
@@ -104,8 +106,9 @@ def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_tells_its_warnings_b
 
     assert main(["plan", LLAMA, "--gpus", "4xH100", "-o", "manifest"]) == 0
     planned = capsys.readouterr()
-    assert yaml.safe_load(planned.out)["kind"] == "ShardedModel"
-    assert "is gated, and no token is named" in planned.err
+    secret = {"secretRef": {"name": "hub-token"}}
+    assert yaml.safe_load(planned.out)["spec"]["model"] == {"id": LLAMA, "weights": secret}
+    assert "create secret generic hub-token" in planned.err
 
 
 def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
@@ -119,7 +122,7 @@ def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
     assert main(["plan", "-f", str(manifest), "--gpus", "8xH100"]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert out.startswith("llama-3-1-8b-instruct: TP1 on 1 H100-SXM-80GB of 1 node\n")
     assert " ".join(err.split()) == (
         "note: llama-3-1-8b-instruct: spec.placement.migProfile is 3g.40gb, and --gpus names "
         "whole GPUs: these are planned on"
@@ -140,8 +143,8 @@ def test_a_size_is_found_in_slices_and_in_whole_gpus_at_once(capsys: Capture) ->
     assert main([*words, "H100-MIG-3g.40gb", "-o", "name"]) == 0
 
     assert sorted(capsys.readouterr().out.split()) == [
-        "1xH100-SXM-80GB",
-        "1xH100-SXM-80GB-MIG-3g.40gb",
+        "16xH100-SXM-80GB-MIG-3g.40gb",
+        "8xH100-SXM-80GB",
     ]
 
 
@@ -191,8 +194,25 @@ def test_the_network_is_what_was_typed() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("H100", "'H100' must be a number, x and a GPU; write for example 16xH100"),
+        (
+            "8*H100",
+            (
+                "'8*H100' must be a GPU, or a number, x and a GPU; write for example H100 or "
+                "8xH100,16xB200"
+            ),
+        ),
+        (
+            "",
+            "'' must be a GPU, or a number, x and a GPU; write for example H100 or 8xH100,16xB200",
+        ),
         ("0xH100", "0 GPUs must be from 1 to 100,000"),
+        ("-3xH100", "-3 GPUs must be from 1 to 100,000"),
+        ("9999999xH100", "9,999,999 GPUs must be from 1 to 100,000"),
+        ("H100x8", "'H100x8' is not a GPU that can be planned; did you mean 8xH100?"),
+        (
+            "A100",
+            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example A100-SXM4-80GB",
+        ),
         (
             "8xA100",
             "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB",
@@ -291,21 +311,44 @@ def test_a_sentence_about_options_names_options_and_numbers(
     assert _errors(capsys) == [line]
 
 
+def test_all_named_gpus_together_are_bounded_and_each_bad_one_is_said() -> None:
+    for texts, said in (
+        (["60000xH100", "60000xB200"], ["--gpus: 120,000 GPUs must be from 1 to 100,000"]),
+        (["0xH100", "0xB200"], ["--gpus: 0 GPUs must be from 1 to 100,000"] * 2),
+    ):
+        with pytest.raises(InputError) as error:
+            read_named_gpus(texts)
+        assert [problem.sentence() for problem in error.value.problems] == said
+
+
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "words",
     [
-        ("8xH100", "'8xH100' has a number, which is what size finds; write H100"),
-        (
-            "A100",
-            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example A100-SXM4-80GB",
-        ),
-        ("??", "'??' must be a GPU; write for example H100"),
+        ("--gpus", "16xB200,H100"),
+        ("--gpus", " 16 x B200 , H100 "),
+        ("--gpus", "16xb200", "--gpus", "H100"),
+        ("--gpus=16XB200,H100",),
     ],
 )
-def test_size_advises_a_product_without_a_number(capsys: Capture, text: str, sentence: str) -> None:
-    assert main(["size", LLAMA, "--gpus", text]) == 2
+@pytest.mark.parametrize("command", ["plan", "explain", "report", "render", "size"])
+def test_all_commands_read_gpus_alike(command: str, words: tuple[str, ...]) -> None:
+    arguments = build_parser("shardwright").parse_args([command, LLAMA, *words])
 
-    assert [line.partition(" ")[2] for line in _errors(capsys)] == [f"--gpus: {sentence}"]
+    assert [(gpus.gpu.id, gpus.count) for gpus in read_named_gpus(arguments.gpus)] == [
+        ("B200-SXM-180GB", 16),
+        ("H100-SXM-80GB", AS_NEEDED),
+    ]
+
+
+def test_gpus_without_a_number_are_as_many_as_the_load_needs(capsys: Capture) -> None:
+    """``plan`` takes a kind alone, and ``size`` goes no further than a number that is given."""
+    assert main(["plan", LLAMA, "--gpus", "H100", "-o", "wide"]) == 0
+    alone = capsys.readouterr().out
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "-o", "wide"]) == 0
+    assert alone == capsys.readouterr().out
+
+    assert main(["size", LLAMA, "--rps", "20", "--gpus", "2xH100,B200", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "8xB200-SXM-180GB\n"
 
 
 @cache
@@ -317,14 +360,14 @@ def _too_slow() -> str:
     return out.getvalue()
 
 
-def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(capsys: Capture) -> None:
+def test_size_does_not_take_replicas_and_says_which_limit_is_not_met(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["size", LLAMA, "--replicas", "2"])
     assert "unrecognized arguments: --replicas" in capsys.readouterr().err
 
     out = " ".join(_too_slow().split())
     assert "GPUs are not enough. --ttft: time to first token of" in out
-    assert "; relax the limit or lower the rate Load " in out
+    assert "; relax the limit: one request alone exceeds it, too Load " in out
 
 
 def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_a_column(
@@ -334,7 +377,7 @@ def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_
     main(["plan", LLAMA, "--gpus", "1xH100", "--ttft", "1ms", "-o", "wide"])
     header, row = capsys.readouterr().out.splitlines()
 
-    assert table[1].split() == ["H100-SXM-80GB", "-", "-", "-", "-", "-"]
+    assert table[1].split() == ["H100-SXM-80GB", *["-"] * 7]
     assert table[2:] == [
         "  H100-SXM-80GB: time to first token of 48 ms must be at most 1 ms, 48 times as long"
     ]
@@ -416,13 +459,6 @@ def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> 
             ["rollout", "retry", "llama", "--to-revision", "2"],
             "error[NotTogether]: --to-revision: retry takes no revision",
         ),
-        (
-            ["size", LLAMA, "--gpus", "8xH100"],
-            (
-                "error[GpusUnreadable]: --gpus: '8xH100' has a number, which is what size finds; "
-                "write H100"
-            ),
-        ),
     ],
 )
 def test_words_that_do_not_go_together_are_refused_in_one_line(
@@ -474,36 +510,82 @@ def _sizes(capsys: Capture, *words: str) -> Any:
     return json.loads(capsys.readouterr().out)["sizes"]
 
 
-def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
+@pytest.mark.parametrize(
+    "load",
+    [
+        ("--rps", "12", "--ttft", "2s", "--gpus", "L40S"),
+        ("--rps", "50", "--gpus", "H100"),
+        ("--concurrency", "300", "--tpot", "20ms", "--gpus", "B200"),
+        ("--rps", "50", "--optimize-for", "Throughput", "--gpus", "H100"),
+        ("--rps", "5", "--optimize-for", "Latency", "--gpus", "H100"),
+    ],
+)
+def test_size_and_plan_take_the_same_gpus_and_layout(
+    capsys: Capture, load: tuple[str, ...]
+) -> None:
+    (found,) = _sizes(capsys, *load)
+    whole_nodes = ("--gpus", f"{found['nodes']['gpus']}x{found['gpu']}")
+
+    for gpus in (load[-2:], whole_nodes):
+        main(["plan", LLAMA, *load[:-2], *gpus, "-o", "json"])
+        plan = json.loads(capsys.readouterr().out)["items"][0]["plan"]
+        assert plan["carriesLoad"]
+        assert (plan["gpus"], plan["layout"]["replicas"]) == (found["gpus"], found["replicas"])
+
+
+def test_gpus_are_bought_in_whole_nodes_which_stand_beside_them(capsys: Capture) -> None:
+    """Eight of an SXM board are sold together."""
+    ten, one = _sizes(capsys, "--rps", "50", "--gpus", "H100,16xL40S,100xL40S", "--nodes-of", "8")
+
+    nodes = ten["nodes"]
+    assert (ten["gpus"], nodes["count"], nodes["gpus"]) == (10, 2, 16)
+    assert ten["relativePrice"]["h100Hours"] == 10
+    assert nodes["relativePrice"]["h100Hours"] == 16
+    assert one["gpu"] == "L40S-48GB", "GPUs of one kind are counted together"
+
+
+def test_a_size_has_the_steps_of_its_instances_over_the_load_and_the_front_of_layouts(
     capsys: Capture,
 ) -> None:
-    (found,) = _sizes(capsys, "--rps", "12", "--ttft", "2s", "--gpus", "L40S")
+    (found,) = _sizes(capsys, "--rps", "20", "--gpus", "H100")
 
-    carries = {step["gpus"]: step["carriesLoad"] for step in found["steps"]}
-    assert found["gpus"] > 1
-    assert carries[found["gpus"]]
-    assert not carries[found["gpus"] - 1]
+    steps = found["overLoad"]
+    (planned,) = [step for step in steps if step["replicas"] == found["replicas"]]
+    before = [step for step in steps if step["replicas"] == found["replicas"] - 1]
+    assert planned["gpus"] == found["gpus"]
+    assert planned["requestsPerSecond"] >= 20
+    assert [step["requestsPerSecond"] < 20 for step in before] == [True]
+    front = [
+        (point["outputTokensPerSecondPerUser"], point["outputTokensPerSecondPerGpu"])
+        for point in found["overSpeed"]
+    ]
+    assert front == sorted(front, key=lambda point: (-point[0], point[1]))
+    assert len(front) > 1
+
+
+def test_what_is_equal_within_the_error_and_what_is_cheapest_in_whole_nodes_is_said(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    near = _stating(tmp_path, {"H100-SXM-80GB": 1.0, "H200-SXM-141GB": 1.05, "L40S-48GB": 0.6})
+    words = ("--rps", "3", "--gpus", "H100,H200,L40S", *near)
+
+    main(["size", LLAMA, *words])
+    out = capsys.readouterr().out
+    cheapest = {size["gpu"]: size["cheapest"] for size in _sizes(capsys, *words)}
+
+    assert "  H200-SXM-141GB: costs the same within the error\n" in out
+    assert "  L40S-48GB: cheapest in whole nodes\n" in out
+    assert cheapest == {"H100-SXM-80GB": True, "H200-SXM-141GB": True, "L40S-48GB": False}
 
 
 LOAD = ("--rps", "6", "--ttft", "2s")
 """More than one GPU of each product carries it, and few enough to be found soon."""
 
 
-def _curve(text: str) -> list[list[str]]:
-    """Return the first and last column of the table of fewer and more GPUs, and its header."""
-    rows = text.partition("\nFewer and more ")[2].partition("\n\n")[0]
-    cells = [re.split("  +", row.strip()) for row in rows.splitlines()[1:]]
-    return [[row[0], row[-1]] for row in cells]
-
-
-def test_more_gpus_that_are_left_idle_are_no_row_of_the_curve(capsys: Capture) -> None:
-    words = ("--rps", "20", "--gpus", "B200")
-
-    main(["size", "meta-llama/Llama-3.1-70B-Instruct", *words])
-
-    header, *rows, _, _ = _curve(capsys.readouterr().out)
-    assert header == ["GPUS", "LAYOUT"]
-    assert [gpus for gpus, _ in rows] == ["8 of 15", "16", "24"]
+def _growth(text: str) -> list[list[str]]:
+    """Return the rows of the table of more and less load, with its header."""
+    rows = text.partition("\nMore and less load on ")[2].partition("\n\n")[0]
+    return [re.split("  +", row.strip()) for row in rows.splitlines()[1:-1]]
 
 
 def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> None:
@@ -519,11 +601,8 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
     assert ABOUT_SLICES in alone
     assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, carry it" in alone
     assert re.search(r"  9 slices .*  one slice, 9 replicas$", both, re.MULTILINE)
-    assert _curve(alone)[:3] == [
-        ["SLICES", "LAYOUT"],
-        ["8", "one slice, 8 replicas"],
-        ["9", "one slice, 9 replicas"],
-    ]
+    assert _growth(alone)[0] == ["INSTANCES", "SLICES", "CARRY UP TO"]
+    assert [row[1] for row in _growth(alone)[1:]][3] == "9"
     assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9
     assert [size["relativePrice"]["h100Hours"] for size in sizes.values()] == [4, 5]
 
@@ -536,9 +615,9 @@ def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(capsys:
     header, *rows = capsys.readouterr().out.splitlines()
 
     found = _sizes(capsys, *LOAD, *gpus)
-    assert names == [f"{size['gpus']}x{size['gpu']}" for size in found]
+    assert names == [f"{size['nodes']['gpus']}x{size['gpu']}" for size in found]
     assert header.split()[:2] == ["GPU", "GPUS"]
-    assert ["x".join(row.split()[1::-1]) for row in rows] == names
+    assert [row.split()[:2] for row in rows] == [[size["gpu"], str(size["gpus"])] for size in found]
     assert main(["plan", LLAMA, "--gpus", names[0], "-o", "name"]) == 0
 
 
@@ -608,12 +687,12 @@ def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Pa
     assert "PRICE" not in capsys.readouterr().out  # one product is compared with nothing
     main([*words, "--gpus", "L40S"])
     relative = capsys.readouterr().out
-    assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
+    assert relative.splitlines()[0].endswith("are enough (cheapest by relative prices)")
     assert "PRICE" in relative
-    assert "in hours of one H100, by public price lists" in " ".join(relative.split())
+    assert "hourly cost, one H100 = 1 (public price lists" in " ".join(relative.split())
     main([*words, "--gpus", "L40S", *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1})])
     stated = capsys.readouterr().out
-    assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
+    assert stated.splitlines()[0].endswith("x L40S-48GB are enough (cheapest)")
     assert "PER HOUR" in stated
     assert "PRICE" not in stated
 
@@ -633,16 +712,14 @@ def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
     words = ("--rps", "20", "--ttft", "2s", "--gpus", "B200")
     assert main(["size", LLAMA_70B, *words]) == 0
     out = capsys.readouterr().out
-    _, _, said = out.partition("To plan for the fewest:\n")
+    _, _, said = out.partition("To plan for them:\n")
     command = shlex.split(said.replace("\\\n", " "))
 
     assert command[:3] == ["shardwright", "plan", LLAMA_70B]
-    assert command[-2:] == ["--replicas", "4"]
     assert main([*command[1:], "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]["plan"]
     assert planned["carriesLoad"]
-    assert planned["layout"]["tensor"] == 4
-    assert planned["layout"]["replicas"] == 4
+    assert f"{planned['gpus']} x B200-SXM-180GB carry it" in out
 
 
 def test_the_command_that_size_ends_with_repeats_what_was_given(
@@ -652,7 +729,7 @@ def test_the_command_that_size_ends_with_repeats_what_was_given(
     settings.write_text("policy: {requireRevision: Warn}\n")
     load = ["--rps", "1", "--nodes-of", "4", "--settings", str(settings)]
     assert main(["size", LLAMA, *load, "--gpus", "L40S"]) == 0
-    _, _, said = capsys.readouterr().out.partition("To plan for the fewest:\n")
+    _, _, said = capsys.readouterr().out.partition("To plan for them:\n")
     command = shlex.split(said.replace("\\\n", " "))
 
     for option, value in zip(load[::2], load[1::2], strict=True):
@@ -682,7 +759,7 @@ def test_the_document_of_size_has_the_request(capsys: Capture) -> None:
 def test_gpus_that_do_not_carry_the_load_are_told_with_the_rate_that_they_serve(
     capsys: Capture,
 ) -> None:
-    main(["size", LLAMA, "--rps", "20", "--gpus", "L40S"])
+    main(["size", LLAMA, "--rps", "20", "--gpus", "2xL40S"])
 
     assert re.search(
         r"does not carry the load: serves [\d.]+ of 20 requests\s+a\s+second",
@@ -725,3 +802,82 @@ def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(capsys: Ca
 
     assert rows
     assert ("RELEASED" in header) == any(re.search(r"\d{4}-\d", row) for row in rows)
+
+
+PINNED = ("--gpus", "8xH100", "--rps", "20", "--tp", "4", "--replicas", "2")
+
+
+def test_a_pinned_layout_has_the_best_beside_it_in_text_and_as_data(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, *PINNED]) == 0
+    beside = capsys.readouterr().out.partition("\nBeside the best layout\n")[2].splitlines()
+    main(["plan", LLAMA, *PINNED, "-o", "json"])
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    main(["plan", LLAMA, *PINNED[:4], "-o", "json"])
+    (free,) = json.loads(capsys.readouterr().out)["items"]
+
+    _, pinned, best, said = (line.split() for line in beside[:4])
+    assert pinned[:7] == ["pinned", "2", "x", "TP4", "8", "x", "H100-SXM-80GB"]
+    assert best[0] == "best"
+    assert " ".join(said).startswith("The best by Balanced costs ")
+    assert item["best"]["standing"] == "Behind"
+    assert item["best"]["cost"] == free["plan"]["gpus"] / 8
+    assert item["best"]["plan"]["layout"] == free["plan"]["layout"]
+    assert "best" not in free
+
+
+def test_a_pinned_layout_without_a_plan_still_has_the_best_beside_it(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "--tp", "16"]) == 1
+
+    out = capsys.readouterr().out
+    assert out.endswith("  Only the best layout has a plan.\n")
+
+
+def test_a_layout_that_is_typed_takes_the_place_of_the_one_in_a_file(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    manifest = a_manifest("llama")
+    manifest["spec"] |= {"parallelism": {"tensor": 8, "pipeline": 1}, "replicas": 1}
+    Files(tmp_path).manifests(manifest)
+    files = ["plan", "-f", str(tmp_path), "--gpus", "8xH100", "-o", "json"]
+
+    assert main([*files, "--tp", "4", "--replicas", "2"]) == 0
+
+    layout = json.loads(capsys.readouterr().out)["items"][0]["plan"]["layout"]
+    assert (layout["tensor"], layout["pipeline"], layout["replicas"]) == (4, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--tp", "0"),
+            "error[OutOfRange]: --tp: 0 must be from 1 to 1,024, 1 too few; set it to 1 or more",
+        ),
+        (
+            ("--pp", "-1"),
+            "error[OutOfRange]: --pp: -1 must be from 1 to 1,024, 2 too few; set it to 1 or more",
+        ),
+        (
+            ("--dp", "9999"),
+            (
+                "error[OutOfRange]: --dp: 9,999 must be from 1 to 1,024, 8,975 too many; set it to "
+                "1,024 or less"
+            ),
+        ),
+        (("--tp", "all"), 'error[WrongType]: --tp: "all" must be an integer; write for example 4'),
+        (
+            ("--ep", "3", "--tp", "2", "--dp", "2"),
+            (
+                "error[ExpertNotTensor]: --ep: --ep must be 1 or equal to --tp x --dp, with "
+                "TensorRTLLM also a divisor of that; set one of these, or remove --ep to have it "
+                "planned"
+            ),
+        ),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_in_one_line(
+    capsys: Capture, words: tuple[str, ...], line: str
+) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", *words]) == 2
+
+    assert _errors(capsys) == [line]

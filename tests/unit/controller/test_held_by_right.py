@@ -40,8 +40,8 @@ def gpus_kept(parts: Parts) -> int:
     return sum(item.gpus for item in parts.cache.ledger.reservations())
 
 
-def told(parts: Parts, key: Key) -> str:
-    return str(parts.condition(key)["reason"])
+def told(parts: Parts, key: Key, kind: str = "Ready") -> str:
+    return str(parts.condition(key, kind)["reason"])
 
 
 def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_names_the_quota() -> (
@@ -130,10 +130,11 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
         await parts.reconcile(key)
 
         assert (told(parts, key), parts.groups("large"), gpus_kept(parts)) == (
-            "QuotaExceeded",
+            "Serving",
             before,
             16,
         )
+        assert told(parts, key, "PartlyPlaced") == "QuotaExceeded"
         parts.change(key, replicas=1)
         await parts.reconcile(key)
         assert told(parts, key) == "Serving"
@@ -205,7 +206,7 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
         )
         parts.change(first, replicas=2)
         await parts.reconcile(first)
-        assert (told(parts, first), gpus_kept(parts)) == ("QuotaExceeded", 16)
+        assert (told(parts, first, "PartlyPlaced"), gpus_kept(parts)) == ("QuotaExceeded", 16)
 
     run(scenario())
 
@@ -248,7 +249,8 @@ def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_u
 
         assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
         assert gpus_kept(parts) == limit
-        assert "QuotaExceeded" in [told(parts, key) for key in keys]
+        said = [said["reason"] for key in keys for said in parts.status(key)["conditions"]]
+        assert "QuotaExceeded" in said
 
     run(scenario())
 

@@ -124,12 +124,14 @@ def test_a_new_plan_leaves_no_series_of_the_old_one() -> None:
 
 def test_the_groups_are_shown_as_in_status() -> None:
     metrics = Metrics()
-    metrics.show(KEY, living(replace(SERVES, pending=("spec",)), WAITS), None)
+    found = replace(living(replace(SERVES, pending=("spec",)), WAITS), placed=2)
+    metrics.show(KEY, found, None)
     shown = series(metrics, *LIVES)
     assert {
         name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"
     } == {
         ("shardwright_model_groups_wanted",): 2,
+        ("shardwright_model_groups_placed",): 2,
         ("shardwright_model_groups_ready",): 1,
         ("shardwright_model_groups_serving",): 1,
         ("shardwright_model_groups_rollout_pending",): 1,
@@ -165,6 +167,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
         ("RolledBack", "False", "Idle"),
+        ("ReplicasPlanned", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -181,6 +184,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
         ("RolledBack", "False", "Idle"),
+        ("ReplicasPlanned", "False", "Idle"),
     }
 
 
@@ -308,7 +312,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [38, 38 + 1, 38 + 5, 38 + 5, 38 + 5 + 1 + 1]
+    assert counts == [39, 39 + 1, 39 + 5, 39 + 5, 39 + 5 + 1 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

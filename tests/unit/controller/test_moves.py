@@ -29,7 +29,9 @@ def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> N
 
         assert parts.reserved_nodes() == {"h100-0", "h100-2"}
         assert parts.condition(key, "PlanStale")["status"] == "False"
-        assert parts.condition(key)["reason"] == "NothingFits"  # of two groups
+        assert (
+            parts.condition(key, "PartlyPlaced")["reason"] == "InsufficientCapacity"
+        )  # of two groups
         assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
         assert parts.replicas("large") == [0]
 

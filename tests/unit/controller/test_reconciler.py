@@ -179,7 +179,7 @@ def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of
         parts.change(key, replicas=2)
         await parts.reconcile(key)
 
-        assert parts.condition(key)["reason"] == "NothingFits"
+        assert parts.condition(key, "PartlyPlaced")["reason"] == "InsufficientCapacity"
         assert {field: parts.status(key)[field] for field in ("selector", "endpoint")} == {
             "selector": before["selector"],
             "endpoint": before["endpoint"],
@@ -208,7 +208,8 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
 
         await parts.reconcile(key)
 
-        assert parts.condition(key)["reason"] == "NothingFits"
+        assert parts.condition(key)["reason"] == "GroupsNotReady"
+        assert parts.condition(key, "PartlyPlaced")["reason"] == "InsufficientCapacity"
         assert [group["spec"]["replicas"] for group in parts.groups("large")] == [
             0
         ]  # through zero, as ever

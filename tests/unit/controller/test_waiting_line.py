@@ -13,6 +13,7 @@ import pytest
 from shardwright.controller.event_handlers import TURN_SECONDS, EventHandlers
 from shardwright.controller.queue import Key, Queue
 from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import Supply
 from shardwright.planning.report import WaysOut
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -208,10 +209,10 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     work_out = planner_answers.with_ways_out
 
     def counted(
-        subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
+        subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
     ) -> Replanned:
-        worked_out.append(inventory)
-        return work_out(subject, ask, inventory, made, holders)
+        worked_out.append(supply.inventory)
+        return work_out(subject, ask, supply, made, holders)
 
     monkeypatch.setattr(planner_answers, "with_ways_out", counted)
     large = desk.add("large", **LARGE)
@@ -224,3 +225,19 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     desk.hold(desk.names[0], 2)
     desk.ask(large)
     assert len(worked_out) == 2
+
+
+def test_a_field_to_leave_out_is_told_from_the_nodes_that_it_excludes(desk: Desk) -> None:
+    nowhere = {"placement": {"nodeSelector": {"team": "search"}}}
+    strict = desk.add("strict", **SMALL, **nowhere)
+
+    found = ways_of(desk.ask(strict)).without
+
+    assert [item.fields for item in found] == [("spec.placement.nodeSelector",)]
+
+    for name in desk.names:
+        desk.hold(name, 8, f"on-{name}")
+
+    short = desk.ask(strict).short
+    assert short
+    assert short.ways_out is None

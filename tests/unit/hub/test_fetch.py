@@ -131,6 +131,7 @@ def test_a_renamed_repository_is_followed(hub: LoopbackHub) -> None:
     assert fetch(as_client(hub), "ours", None).commit == COMMIT
 
 
+WITHOUT = "give its config.json with --config FILE (--offline asks nobody)"
 OURS = {"config.json": CONFIG}
 GATED = Repository(files=OURS, gated=True, readers=frozenset({"hf_reader"}))
 NOT_THERE = "HubModelMissing: 'us/ours' is not on HUB, or is private; correct the id, or "
@@ -204,12 +205,12 @@ def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"", 429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")
 
     assert first == (
-        "HubUnavailable: HUB answers 429: too many requests; try again in 37 s; with HF_TOKEN "
-        "it allows more"
+        "HubUnavailable: HUB answers 429: too many requests; try again in 37 s (with HF_TOKEN it "
+        f"allows more), or {WITHOUT}"
     )
     assert unavailable(hub) == (
-        "HubUnavailable: HUB answers 429: too many requests; try again later; with HF_TOKEN it "
-        "allows more"
+        "HubUnavailable: HUB answers 429: too many requests; try again later (with HF_TOKEN it "
+        f"allows more), or {WITHOUT}"
     )
 
 
@@ -217,10 +218,7 @@ def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
 def test_a_hub_that_fails_is_asked_again_by_whoever_asked(hub: LoopbackHub, status: int) -> None:
     hub.answers[RESOLVED] = giving(b"<html>", status)
 
-    assert (
-        unavailable(hub)
-        == f"HubUnavailable: HUB answers {status}; try again, or plan with --config FOLDER"
-    )
+    assert unavailable(hub) == f"HubUnavailable: HUB answers {status}; try again, or {WITHOUT}"
 
 
 def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(
@@ -243,7 +241,7 @@ def test_a_content_host_that_refuses_says_nothing_of_the_token(hub: LoopbackHub)
 
     said = unavailable(hub, hub.content)
 
-    assert said == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
+    assert said == f"HubUnavailable: CDN answers 403; try again, or {WITHOUT}"
 
 
 def test_nobody_at_the_address() -> None:
@@ -251,8 +249,7 @@ def test_nobody_at_the_address() -> None:
 
     assert unavailable(site) == (
         "HubUnavailable: HUB cannot be reached: Connection refused; check the network, "
-        "HTTPS_PROXY and HF_ENDPOINT, or "
-        "plan with --config FOLDER"
+        f"HTTPS_PROXY and HF_ENDPOINT, or {WITHOUT}"
     )
 
 
@@ -272,8 +269,7 @@ def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
 
     assert shown(refusal(hub), hub) == (
         "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes; check "
-        "HF_ENDPOINT and the proxy, or "
-        "plan with --config FOLDER"
+        f"HF_ENDPOINT and the proxy, or {WITHOUT}"
     )
 
 
@@ -294,8 +290,7 @@ def test_an_answer_that_does_not_end_is_waited_for_only_so_long(
     over.set()
 
     assert said == (
-        "HubUnavailable: HUB did not answer in full within 0 s; try again, or plan with "
-        "--config FOLDER"
+        f"HubUnavailable: HUB did not answer in full within 0 s; try again, or {WITHOUT}"
     )
 
 

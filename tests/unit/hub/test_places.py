@@ -127,7 +127,7 @@ def test_offline_the_cache_gives_the_newest_commit_that_it_knows_or_the_one_that
 
 
 @pytest.mark.parametrize(("model", "revision"), [("us/others", None), ("us/ours", "f" * 40)])
-def test_offline_what_is_not_in_the_cache_is_named_with_the_command_that_brings_it(
+def test_offline_what_is_not_in_the_cache_is_named_with_the_ways_out(
     tmp_path: Path, model: str, revision: str | None
 ) -> None:
     a_cache(tmp_path)
@@ -139,9 +139,8 @@ def test_offline_what_is_not_in_the_cache_is_named_with_the_command_that_brings_
     wanted = revision or "main"
     assert problem.code == "HubModelMissing"
     assert problem.sentence() == (
-        f"{model!r} at {wanted} is not in the cache {tmp_path}, and HF_HUB_OFFLINE is set; fill "
-        "it with "
-        f"`hf download {model} config.json --revision {wanted}`, or unset HF_HUB_OFFLINE"
+        f"{model!r} at {wanted} is not in the cache {tmp_path}, and the hub must not be asked; "
+        "give its config.json with --config FILE, or leave --offline and HF_HUB_OFFLINE out"
     )
 
 

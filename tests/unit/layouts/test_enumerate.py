@@ -221,7 +221,7 @@ def test_uneven_stages_are_tried_beside_the_engines_own_where_they_balance_bette
 
 
 def test_a_pinned_partition_leaves_only_itself() -> None:
-    assert _layouts("llama-8b", a_pool(), pipeline=2, partition=(20, 12), tensor=1) == {
+    assert _layouts("llama-8b", a_pool(), pipeline=2, partition=(20, 12), tensor=1, replicas=1) == {
         Layout(pipeline=2, partition=(20, 12))
     }
     assert _layouts("llama-8b", a_pool(), pipeline=2, partition=(20, 6, 6)) == set()

@@ -79,13 +79,7 @@ def test_every_catalogued_config_is_read(model_id: str) -> None:
     assert entry is not None
     model = read_model(entry.config, source=entry.id)
     without_tower = ("the vision tower is not counted: planned as a text-only model",)
-    as_before = (
-        "Step3p7FlashForCausalLM is read as Step-3.5: no engine release with this class was seen",
-    )
-    expected = (
-        without_tower if "Llama-4" in model_id else as_before if "Step-3.7" in model_id else ()
-    )
-    assert model.warnings == expected
+    assert model.warnings == (without_tower if "Llama-4" in model_id else ())
 
 
 def test_a_llama_is_read_whole() -> None:

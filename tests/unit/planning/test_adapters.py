@@ -77,5 +77,5 @@ def test_slots_that_leave_no_room_are_named_among_the_weights() -> None:
     assert isinstance(report.outcome, NoPlan)
     (example,) = (item.example for item in report.excluded if item.code == "WeightsExceedMemory")
     assert example.startswith(
-        "one GPU on h100-sxm-80gb: 103.0 GiB of weights (88.1 GiB of them slots of adapters) and "
+        "TP1 on h100-sxm-80gb: 103.0 GiB of weights (88.1 GiB of them slots of adapters) and "
     )

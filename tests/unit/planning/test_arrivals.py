@@ -80,7 +80,7 @@ def test_a_rate_asks_for_as_many_gpus_as_it_needs() -> None:
 
 
 def test_a_rate_that_leaves_no_headroom_is_not_blamed_on_k_v() -> None:
-    request = _at(2.9, tensor=4, pipeline=1)
+    request = _at(2.9, tensor=4, pipeline=1, replicas=1)
     plan = make_plan(a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()).outcome
 
     assert isinstance(plan, Plan)

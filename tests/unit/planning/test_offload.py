@@ -108,7 +108,7 @@ def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
     assert found.problem.sentence() == (
         "spec.engine.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
         "Gi with 8 engines in a pod: "
-        "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on "
+        "each is told whole GiB, 4.0 GiB short; closest is DP16·EP16 on "
         "h100-sxm-80gb-8x-400g; "
         "raise it, or say Auto"
     )

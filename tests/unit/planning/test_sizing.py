@@ -1,79 +1,122 @@
-"""The search for the fewest GPUs, with a planner that is a function of their number."""
-
-from __future__ import annotations
+"""How a chosen layout grows with the load, and the layouts that none beats."""
 
 from dataclasses import replace
 
 import pytest
 
-from shardwright.errors import Problem
+from shardwright.costs.estimates import Performance
+from shardwright.layouts.layout import Layout, SearchSpace
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan
-from shardwright.planning.sizing import SizedOutcome, fewest, size
+from shardwright.planning.numbers import of
+from shardwright.planning.planner import Considered, choose, consider
+from shardwright.planning.report import Plan
+from shardwright.planning.request import Request
+from shardwright.planning.select import UTILISATION
+from shardwright.planning.sizing import Instance, Step, front, instance_of, steps_of
+from shardwright.planning.survey import Surveyed
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
+from tests.support.builders_reporting import a_reported_performance, a_reported_plan
 
-NOTHING = NoPlan(problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False)
+OPEN = SearchSpace(replicas=None, tensor=1, pipeline=1)
 
 
-@pytest.fixture
-def carries_from(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    found = {"gpus": 0}
-    monkeypatch.setattr(SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"]))
+def _at_rate(rate: float, tpot_seconds: float | None = None) -> Request:
+    request = a_request(tpot_seconds=tpot_seconds)
+    load = replace(request.workload, requests_per_second=rate)
+    return replace(request, workload=load, space=OPEN)
+
+
+def _planned(request: Request) -> tuple[Plan, Considered]:
+    inventory = an_inventory(a_pool(nodes=8))
+    considered = consider(a_model(), inventory, request, vllm_traits())
+    plan = choose(considered).outcome
+    assert isinstance(plan, Plan)
+    return plan, considered
+
+
+def _instance(request: Request) -> Instance:
+    plan, considered = _planned(request)
+    found = instance_of(plan, considered)
+    assert found is not None
     return found
 
 
-@pytest.mark.parametrize("needed", [1, 2, 3, 7, 8, 9, 100, 1023, 1024])
-def test_the_fewest_that_carry_are_found(carries_from: dict[str, int], needed: int) -> None:
-    carries_from["gpus"] = needed
+def _tpot(request: Request, in_flight: int) -> float:
+    _, considered = _planned(request)
+    load = replace(request.workload, concurrency=in_flight, requests_per_second=None)
+    asked = replace(request, workload=load)
+    one = of(considered.verdicts[0].candidate, 1)
+    prices = estimator_of(a_model(), asked, vllm_traits())
+    return prices.estimate(one).performance.tpot_seconds
 
-    best = fewest(size(lambda _: NOTHING, 1024))
 
-    assert best is not None
-    assert best.gpus == needed
+def test_an_instance_holds_as_many_requests_as_stay_within_the_limit_and_no_more() -> None:
+    request = _at_rate(50, tpot_seconds=0.015)
+
+    held = _instance(request).requests
+
+    assert _tpot(request, held) <= 0.015 < _tpot(request, held + 1)
 
 
-def test_where_the_most_do_not_carry_nothing_is_found_and_no_number_is_asked_twice(
-    carries_from: dict[str, int],
+def test_without_a_limit_an_instance_holds_what_its_cache_does_and_serves_with_headroom() -> None:
+    plan, considered = _planned(_at_rate(50))
+    found = instance_of(plan, considered)
+
+    assert found is not None
+    assert found.requests > _instance(_at_rate(50, tpot_seconds=0.015)).requests
+    assert plan.capacity is not None
+    assert found.rate == pytest.approx(UTILISATION * plan.capacity / plan.layout.replicas)
+
+
+@pytest.mark.parametrize("rate", [3, 17, 50])
+def test_the_planned_number_is_a_step_that_carries_the_load_and_the_first_that_does(
+    rate: float,
 ) -> None:
-    carries_from["gpus"] = 1025
-    asked: list[int] = []
+    request = _at_rate(rate)
+    plan, considered = _planned(request)
+    found = instance_of(plan, considered)
+    assert found is not None
 
-    def ask(gpus: int) -> NoPlan:
-        asked.append(gpus)
-        return NOTHING
+    loads = {step.instances: step.load for step in steps_of(plan, found, request)}
 
-    steps = size(ask, 1024)
-
-    assert fewest(steps) is None
-    assert asked == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    assert loads[plan.layout.replicas] >= rate
+    assert found.rate * (plan.layout.replicas - 1) < rate
 
 
-def test_a_little_more_is_tried_too_but_never_more_than_the_most(
-    carries_from: dict[str, int],
-) -> None:
-    carries_from["gpus"] = 24
+def test_steps_reach_twice_the_planned_instances_and_are_few() -> None:
+    plan = a_reported_plan(layout=Layout(tensor=2, replicas=4))
 
-    assert [step.gpus for step in size(lambda _: NOTHING, 40) if step.gpus >= 24] == [
-        24,
-        30,
-        32,
-        36,
-    ]
+    steps = steps_of(plan, Instance(requests=10, rate=1.5), a_request())
+
+    assert [step.instances for step in steps] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert steps[3] == Step(instances=4, gpus=8, load=40)
+    many = replace(plan, layout=Layout(replicas=400))
+    assert len(steps_of(many, Instance(requests=10, rate=1.5), _at_rate(9))) == 8
 
 
-@pytest.mark.parametrize("rate", [None, 6.0], ids=["in flight", "rate"])
-@pytest.mark.parametrize("model", ["llama-8b", "llama-70b", "qwen3-30b-a3b"])
-def test_what_was_priced_for_other_numbers_and_products_changes_no_answer(
-    model: str, rate: float | None
-) -> None:
-    asked = a_request(fill=True, replicas=1000, ttft_seconds=2.0)
-    workload = replace(asked.workload, requests_per_second=rate)
-    shared = estimator_of(a_model(model), replace(asked, workload=workload), vllm_traits())
+def _surveyed(tensor: int, tpot: float, output: float, *codes: str) -> Surveyed:
+    speed: Performance = replace(
+        a_reported_performance(), tpot_seconds=tpot, output_tokens_per_second=output
+    )
+    return Surveyed(
+        layout=Layout(tensor=tensor),
+        pool="a",
+        product="A",
+        codes=codes,
+        performance=speed,
+        carries_load=True,
+    )
 
-    for gpu in ("H100-SXM-80GB", "L40S-48GB"):
-        for gpus in (2, 15):  # part of a node, and parts of two
-            pool = a_pool(gpu, -(-gpus // 8), free={gpus // 8: gpus % 8})
-            request = replace(asked, workload=workload, space=replace(asked.space, max_gpus=gpus))
-            question = (a_model(model), an_inventory(pool), request, vllm_traits())
-            assert make_plan(*question, shared) == make_plan(*question)
+
+def test_the_front_has_the_layouts_that_none_beats_in_both() -> None:
+    found = front(
+        [
+            _surveyed(1, 0.02, 1000),
+            _surveyed(2, 0.01, 1800),
+            _surveyed(4, 0.012, 3000),  # slower than two GPUs, and less on each
+            _surveyed(8, 0.001, 80_000, "NotEnough"),
+        ],
+        a_request(),
+    )
+
+    assert [(point.layout.tensor, point.tokens_per_gpu) for point in found] == [(2, 900), (1, 1000)]

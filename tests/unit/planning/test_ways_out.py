@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import plan_serving, with_ways_out
+from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Lack, NoPlan, Plan, WaysOut
 from shardwright.planning.ways_out import MODELS_TRIED, Holder, ways_out
 from shardwright.reporting.explanation import explain
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_plan import a_pool, an_inventory, an_nvl72_pool
-from tests.support.builders_subject import LARGE, a_subject, stock
+from tests.support.builders_subject import LARGE, a_subject, advised, stock
 
 POOL = "h100-sxm-80gb"
 
@@ -101,8 +101,7 @@ def test_nothing_is_said_of_a_pool_that_is_gone() -> None:
 
 
 def short(subject: Subject, nodes: int) -> NoPlan:
-    inventory = stock(subject, h100_nodes(nodes))
-    outcome = with_ways_out(subject, inventory, plan_serving(subject, inventory)).outcome
+    outcome = advised(subject, h100_nodes(nodes)).outcome
     assert isinstance(outcome, NoPlan)
     return outcome
 
@@ -119,19 +118,14 @@ def test_the_nodes_that_are_told_suffice_and_one_less_does_not() -> None:
 
 
 def test_a_person_is_told_the_way_out() -> None:
-    subject = a_subject(model=LARGE["model"])
-    inventory = stock(subject, h100_nodes(1))
-
-    found = explain(with_ways_out(subject, inventory, plan_serving(subject, inventory)))
+    found = explain(advised(a_subject(model=LARGE["model"]), h100_nodes(1)))
 
     assert {fact.label: fact.value for fact in found.facts}["Way out"].startswith(
         "it would fit with 1 more node of h100-"
     )
 
 
-def test_a_plan_is_left_as_it_is() -> None:
+def test_a_plan_of_somebody_who_set_nothing_is_left_as_it_is() -> None:
     subject = a_subject(model=LARGE["model"])
-    inventory = stock(subject, h100_nodes(2))
-    report = plan_serving(subject, inventory)
 
-    assert with_ways_out(subject, inventory, report) is report
+    assert advised(subject, h100_nodes(2)) == plan_serving(subject, stock(subject, h100_nodes(2)))

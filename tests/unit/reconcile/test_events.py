@@ -126,6 +126,6 @@ def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:
-    assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 on 16 GPUs of h100"
+    assert plan_event(a_plan()).note == "TP8·PP2 on 16 GPUs of h100"
     one = replace(a_plan(), layout=Layout())
-    assert plan_event(one).note == "one GPU of h100"
+    assert plan_event(one).note == "TP1 of h100"

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
+from shardwright.layouts.layout import Layout
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.life_rules import RESTART, groups_wanted, life_rules
 from shardwright.resolving.intent import RestartPolicy, intent_of
-from tests.support.builders_deployment import a_plan
+from tests.support.builders_deployment import a_plan_of
 from tests.support.builders_resource import a_sharded_model
 
 
@@ -73,12 +74,13 @@ def test_no_group_waits_beside_itself_for_the_quota_that_it_holds(
         ({"replicas": 3}, 1, 3),  # there is room for one
         ({"replicas": 0}, 1, 0),
         ({"replicas": 3, "mode": "PlanOnly"}, 3, 0),
+        ({}, 2, 2),
         ({"budget": {"gpus": 16, "fill": True}}, 2, 2),
-        ({"budget": {"gpus": 16, "fill": True}}, None, 1),
+        ({}, None, 1),
     ],
 )
-def test_as_many_groups_are_wanted_as_the_spec_says_or_the_plan_that_fills_a_budget(
+def test_as_many_groups_are_wanted_as_the_spec_says_or_else_the_plan(
     said: dict[str, Any], planned: int | None, wanted: int
 ) -> None:
-    plan = a_plan(groups=(("a", "b"),) * planned) if planned else None
+    plan = a_plan_of(Layout(tensor=8, pipeline=2, replicas=planned), nodes=2) if planned else None
     assert groups_wanted(intent_of(parse_manifest(a_sharded_model(**said)).spec), plan) == wanted

@@ -785,7 +785,7 @@ class TestPlans:
         published = operator.run(600)
         stale = condition(published, "PlanStale")
         assert (stale["status"], stale["reason"]) == ("True", "BetterPlan")
-        assert stale["message"].startswith("tensor 8 on ")
+        assert stale["message"].startswith("TP8 on ")
         assert (tensor(operator), set(operator.cluster.serving())) == (4, {"llama-0"})
 
         operator.run(PAUSE.total_seconds() - 1200)
@@ -810,7 +810,7 @@ class TestPlans:
         published = operator.run(60)
         stale = condition(published, "PlanStale")
         assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
-        assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
+        assert stale["message"].endswith("; a new plan would be TP8 on h200-sxm-141gb-8x-400g")
         written = len(operator.written)
         operator.run(1200)
         assert (operator.cluster.serving(), len(operator.written)) == (before, written)

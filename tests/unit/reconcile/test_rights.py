@@ -14,6 +14,7 @@ from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import Cluster
 from tests.support.going_back import ask, condition, ready, revisions, rolled_back, serving, uids
+from tests.support.small_cluster import SmallCluster
 
 GPUS = "requests.nvidia.com/gpu"
 MEMORY, DISK = "requests.memory", "limits.ephemeral-storage"
@@ -122,13 +123,56 @@ def test_a_group_that_is_added_counts_alone_beside_those_that_stay() -> None:
     allow(operator, MEMORY, "299Gi", "200Gi")
     operator.edit(replicas=3)
     operator.run(600)
-    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
+    assert (ready(operator), uids(operator)) == (("True", "Serving"), before)
+    assert condition(operator, "PartlyPlaced")["reason"] == "QuotaExceeded"
 
     allow(operator, MEMORY, "300Gi", "200Gi")
     operator.run(600)
 
     assert ready(operator) == ("True", "Serving")
-    assert uids(operator).items() >= before.items()
+    assert uids(operator).items() > before.items()
+
+
+def test_of_a_growth_as_many_groups_are_added_as_the_quota_admits_and_the_rest_with_the_quota() -> (
+    None
+):
+    operator = two_groups("100Gi")
+    operator.cluster.add_nodes(1, first=3)
+    before = uids(operator)
+    allow(operator, MEMORY, "399Gi", "200Gi")
+    operator.edit(replicas=4)
+    operator.run(900)
+
+    assert (ready(operator), len(uids(operator))) == (("True", "Serving"), 3)
+    assert uids(operator).items() > before.items()
+    partly = condition(operator, "PartlyPlaced")
+    assert (partly["reason"], partly["message"][:13]) == ("QuotaExceeded", "3 of 4 placed")
+    assert condition(operator, "Stalled")["status"] == "False"
+    assert operator.kept
+    assert operator.kept.record.plan.layout.replicas == 3
+    operator.written.clear()
+    allow(operator, MEMORY, "399Gi", "300Gi")
+    operator.run(600)
+    assert operator.written == []
+
+    allow(operator, MEMORY, "400Gi", "300Gi")
+    operator.run(900)
+    assert (ready(operator), len(uids(operator))) == (("True", "Serving"), 4)
+
+
+def test_a_new_model_runs_as_many_groups_as_the_quota_admits_if_they_are_enough() -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(4)
+    pods = {"resources": {"memory": "100Gi"}}
+    rollout = {"minGroups": 3}
+    operator = Operator(cluster, ONE_NODE | {"replicas": 4, "pod": pods, "rollout": rollout})
+    allow(operator, MEMORY, "299Gi", "0")
+    operator.run(600)
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), {})
+
+    allow(operator, MEMORY, "300Gi", "0")
+    operator.run(900)
+    assert (ready(operator), len(uids(operator))) == (("True", "Serving"), 3)
 
 
 def test_pods_that_a_range_lets_no_more_in_stop_no_group_either() -> None:

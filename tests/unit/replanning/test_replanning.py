@@ -15,6 +15,7 @@ from shardwright.rendering.bundle import of_kind
 from shardwright.replanning import (
     KEPT,
     Held,
+    Replanned,
     place_beside,
     plan_anew,
     rehouse,
@@ -173,10 +174,11 @@ def test_growing_beyond_the_pool_does_not_wait_for_nodes_of_another_kind() -> No
     away = an_l40s_node("l40s-away")
     away["spec"] = {"unschedulable": True}
 
-    outcome = rescale(after, kept, stock(after, [*h100_nodes(2), away])).outcome
+    report = rescale(after, kept, stock(after, [*h100_nodes(2), away]))
 
-    assert isinstance(outcome, NoPlan)
-    assert (outcome.problem.code, outcome.heals_by_itself) == ("PoolTooSmall", False)
+    assert (len(plan_of(report).groups), plan_of(report).missing) == (16, 83)
+    assert report.lacks is not None
+    assert (report.lacks.problem.code, report.lacks.heals_by_itself) == ("PoolTooSmall", False)
 
 
 def test_growing_stays_in_the_pool_of_the_plan() -> None:
@@ -187,7 +189,7 @@ def test_growing_stays_in_the_pool_of_the_plan() -> None:
         after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))])
     )
 
-    assert isinstance(report.outcome, NoPlan)
+    assert (plan_of(report).groups, plan_of(report).missing) == (kept.groups, 1)
 
 
 def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
@@ -237,12 +239,13 @@ def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_an
     assert kept.compute_domain
 
     apart = [*a_gb200_rack(trays=5), *a_gb200_rack(trays=1, clique=2, prefix="other")]
-    outcome = rescale(after, kept, stock(after, apart)).outcome
+    report = rescale(after, kept, stock(after, apart))
 
-    assert isinstance(outcome, NoPlan)
-    assert outcome.heals_by_itself
-    assert outcome.problem.sentence() == (
-        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
+    assert (plan_of(report).groups, plan_of(report).missing) == (kept.groups, 1)
+    assert report.lacks is not None
+    assert report.lacks.heals_by_itself
+    assert report.lacks.problem.sentence() == (
+        "TP4·PP3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
         "that there are, "
         "what is free has no nodes that share an NVLink domain, unlike the plan; free or add "
         "nodes as those of the plan; "
@@ -261,10 +264,10 @@ def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(
     ]
     kept = plan_of(plan_serving(before, stock(before, nodes[:2])))
 
-    grown = rescale(after, kept, stock(after, nodes)).outcome
+    grown = plan_of(rescale(after, kept, stock(after, nodes)))
 
     assert kept.rdma == (("rdma/ib", 8),)
-    assert isinstance(grown, Plan) is more
+    assert len(grown.groups) == 1 + more
 
 
 def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None]:
@@ -314,7 +317,7 @@ def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_
     )
     assert short is not None
     assert short.problem.sentence().startswith(
-        "tensor 16 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each, 1 free of 7"
+        "TP8·PP2 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each"
     )
 
 
@@ -343,11 +346,10 @@ def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_
 
     found = relocate(after, record, stock(after, left), frozenset({0}))
 
-    assert found.record == replace(
-        record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),))
-    )
-    assert found.short is not None
-    assert found.report == found.record.report()
+    assert found.record is not None
+    assert (found.record.plan.groups, found.record.plan.missing) == ((("h100-01", "h100-02"),), 2)
+    assert (found.short, found.homeless, found.placed) == (None, frozenset(), 1)
+    assert found.lacks is not None
 
 
 def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() -> None:
@@ -689,3 +691,134 @@ def test_a_plan_says_where_groups_are_that_have_no_room_to_be_spread() -> None:
             "there is room"
         )
     ]
+
+
+def partly(nodes: int, *, replicas: int = 4, **spec: Any) -> Replanned:
+    """Return the first plan of groups of a node each, where so many nodes are free."""
+    subject = a_subject(**ONE_EACH, replicas=replicas, **spec)
+    return plan_anew(subject, None, ground(subject, h100_nodes(nodes)))
+
+
+def test_a_new_model_with_room_for_three_of_its_four_groups_is_planned_with_three() -> None:
+    found = partly(3)
+
+    assert found.record is not None
+    plan = found.record.plan
+    assert plan.groups == (("h100-00",), ("h100-01",), ("h100-02",))
+    assert (plan.layout.replicas, plan.missing, plan.wanted) == (3, 1, 4)
+    assert (found.short, found.placed) == (None, 3)
+    assert found.lacks is not None
+    assert found.lacks.problem.sentence().startswith(
+        "tensor 8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 3, 1 short"
+    )
+
+
+@pytest.mark.parametrize(("least", "placed"), [(1, 3), (3, 3), (4, 0), (1000, 0)])
+def test_fewer_groups_than_min_groups_are_not_planned(least: int, placed: int) -> None:
+    found = partly(3, rollout={"minGroups": least})
+
+    assert (found.placed, found.short is None) == (placed, placed > 0)
+
+
+def test_a_growth_adds_none_where_too_few_would_be_of_no_use() -> None:
+    rollout = {"minGroups": 4}
+    more = a_subject(**ONE_EACH, replicas=4, rollout=rollout)
+
+    found = rescaled(more, three_groups_at(2), stock(more, h100_nodes(3)))
+
+    assert (found.placed, found.lacks is None) == (2, False)
+
+
+def three_groups_at(groups: int) -> PlanRecord:
+    """Return the record of so many groups of a node each."""
+    return a_record_of(a_subject(**ONE_EACH, replicas=groups), h100_nodes(groups))
+
+
+def test_a_growth_that_partly_fits_adds_what_fits_and_says_how_many_are_missing() -> None:
+    more, record = a_subject(**ONE_EACH, replicas=5), three_groups_at(3)
+
+    found = rescaled(more, record, stock(more, h100_nodes(4)))
+
+    assert found.record is not None
+    assert found.record.plan.groups[:3] == record.plan.groups
+    assert (found.placed, found.record.plan.missing) == (4, 1)
+    assert (found.record.input_hash, found.short) == (more.input_hash, None)
+
+
+def test_a_plan_that_lacks_groups_stays_to_the_byte_while_there_is_no_room_and_grows_with_it() -> (
+    None
+):
+    record = partly(3).record
+    assert record is not None
+    subject = a_subject(**ONE_EACH, replicas=4)
+
+    same = rescaled(subject, record, stock(subject, [*h100_nodes(3), an_l40s_node("l40s")]))
+    grown = rescaled(subject, record, stock(subject, h100_nodes(4)))
+
+    assert (same.record, same.lacks is None) == (record, False)
+    assert grown.record is not None
+    assert grown.record.plan.groups == (*record.plan.groups, ("h100-03",))
+    assert (grown.record.plan.missing, grown.lacks) == (0, None)
+
+
+def test_limits_are_held_to_the_load_of_all_groups_and_predictions_are_of_those_placed() -> None:
+    spec = {
+        "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
+        "parallelism": {"tensor": 4, "pipeline": 1},
+        "workload": {"concurrency": 64},
+        "objective": {"tpotMilliseconds": 25},
+        "replicas": 4,
+    }
+    subject = a_subject(**spec)
+    unmet = a_subject(**spec | {"objective": {"tpotMilliseconds": 20}})
+    alone = a_subject(**spec | {"replicas": 2, "objective": {}})
+
+    part = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+    two = plan_of(plan_serving(alone, stock(alone, h100_nodes(1))))
+
+    assert (part.layout, part.missing) == (two.layout, 2)
+    assert part.performance == two.performance
+    assert part.performance.tpot_seconds > 0.025
+    assert isinstance(plan_serving(unmet, stock(unmet, h100_nodes(1))).outcome, NoPlan)
+
+
+def test_a_group_that_lost_its_node_is_homeless_and_the_others_keep_their_places() -> None:
+    subject, record = a_subject(**ONE_EACH, replicas=3), three_groups()
+
+    found = relocate(subject, record, stock(subject, h100_nodes(2)), frozenset({2}))
+
+    assert (found.record, found.homeless, found.placed) == (record, frozenset({2}), 2)
+    assert (found.short, found.lacks is None) == (None, False)
+
+
+def test_no_new_cut_ends_groups_that_serve_for_want_of_room() -> None:
+    """Three groups of a node serve; of two nodes each only one has room."""
+    record, edited = three_groups(), a_subject(**LARGE, replicas=3)
+    there = ground(edited, h100_nodes(3))
+
+    kept = plan_anew(edited, record, replace(there, serving=3))
+    made = plan_anew(edited, record, there)
+
+    assert (kept.record, kept.short is None) == (record, False)
+    assert (made.placed, made.short) == (1, None)
+
+
+def test_a_budget_to_fill_that_lost_a_group_wants_it_back() -> None:
+    subject = a_subject(**ONE_EACH, budget={"gpus": 24, "fill": True})
+    record = a_record_of(subject, h100_nodes(3))
+    assert len(record.plan.groups) == 3
+
+    found = relocate(subject, record, stock(subject, h100_nodes(2)), frozenset({2}))
+
+    assert (found.placed, found.homeless) == (2, frozenset({2}))
+    assert subject.intent.wants(record.plan) == 3
+
+
+def test_an_earlier_plan_comes_back_with_as_many_groups_as_have_a_place() -> None:
+    subject = a_subject(**ONE_EACH, replicas=3)
+    plan = a_record_of(subject, h100_nodes(3)).plan
+
+    found = restore(subject, None, plan, ground(subject, h100_nodes(2)))
+
+    assert found.record is not None
+    assert (found.placed, found.record.plan.missing, found.short) == (2, 1, None)

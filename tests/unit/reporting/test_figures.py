@@ -3,9 +3,9 @@
 import pytest
 
 from shardwright.layouts.layout import Layout
+from shardwright.planning.phrases import copies
 from shardwright.reporting.figures import (
     format_count,
-    format_layout,
     format_output,
     format_seconds,
     format_seconds_between,
@@ -16,7 +16,7 @@ from tests.support.builders_reporting import a_reported_performance
 def test_output_carries_its_band_and_its_basis() -> None:
     said = format_output(a_reported_performance(output=2314.2, low=1512, high=3090))
 
-    assert said == "about 2,310 tok/s (1,500\N{EN DASH}3,100, modelled)"
+    assert said == "2,310 tok/s (1,500\N{EN DASH}3,100, modelled)"
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_both_ends_of_a_range_have_one_unit(low: float, high: float, said: str) 
 @pytest.mark.parametrize(
     ("layout", "said"),
     [
-        (Layout(), "one GPU"),
-        (Layout(replicas=4), "one GPU, 4 replicas"),
-        (Layout(tensor=8, pipeline=2), "tensor 8 x pipeline 2"),
-        (Layout(tensor=8, expert=8), "tensor 8 x expert 8"),
+        (Layout(), "TP1"),
+        (Layout(replicas=4), "4 x TP1"),
+        (Layout(tensor=8, pipeline=2), "TP8·PP2"),
+        (Layout(tensor=8, expert=8), "TP8·EP8"),
     ],
 )
 def test_layouts_name_the_degrees_that_are_not_one(layout: Layout, said: str) -> None:
-    assert format_layout(layout) == said
+    assert copies(layout) == said

@@ -111,8 +111,8 @@ def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
         explain(a_report(alternatives=(*a_report().alternatives, elsewhere))), title="m", width=110
     )
 
-    assert "\n  layout     output       per token  against the plan\n" in alone
-    assert "\n  layout     pool              output       per token  against the plan\n" in several
+    assert "\n  layout  can serve    per token  against the plan\n" in alone
+    assert "\n  layout  pool              can serve    per token  against the plan\n" in several
 
 
 def test_prices_have_a_column_where_nodes_state_them() -> None:
@@ -121,7 +121,7 @@ def test_prices_have_a_column_where_nodes_state_them() -> None:
     text = to_text(explain(a_report(alternatives=(priced,))), title="m", width=110)
 
     assert (
-        "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  "
+        "\n  layout  can serve    per token  cost  against the plan\n  TP16    1,210 tok/s  "
         "27 ms      1.50  dearer\n"
     ) in text
 
@@ -137,8 +137,8 @@ def test_relative_prices_have_a_column_where_kinds_of_gpu_were_compared() -> Non
     )
 
     assert (
-        "  layout    output       per token  price     against the plan\n"
-        "  tensor 2  1,210 tok/s  27 ms      0.7 H100  slower\n"
+        "  layout  can serve    per token  price     against the plan\n"
+        "  TP2     1,210 tok/s  27 ms      0.7 H100  slower\n"
     ) in relative
     assert "H100  slower" not in own
 

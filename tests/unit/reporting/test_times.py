@@ -7,11 +7,10 @@ import pytest
 from shardwright.costs.estimates import TimeShare
 from shardwright.costs.loading import LoadingTime
 from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import WORDS
+from shardwright.planning.phrases import WORDS, copies
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
-from shardwright.reporting.figures import format_layout
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
 from tests.support.builders_reporting import (
@@ -49,7 +48,7 @@ def _compared() -> tuple[Plan, Report]:
 def test_parts_are_compared_by_layout_the_largest_first() -> None:
     split = time_split(*_compared())
 
-    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 16")
+    assert split.layouts == ("TP8·PP2", "TP16")
     assert split.rows == (
         TimeRow(part="reading weights", seconds=(0.02, 0.02)),
         TimeRow(part="tensor communication", seconds=(0.005, 0.03)),
@@ -75,13 +74,12 @@ def test_every_part_that_the_cost_model_names_has_words() -> None:
     } <= WORDS.keys()
 
 
-def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
+def test_an_explanation_compares_times_and_says_how_sure_it_is() -> None:
     _, report = _compared()
     explanation = explain(report, request=a_reported_request())
 
-    short, full = (to_text(explanation, title="m", width=110, full=flag) for flag in (False, True))
+    full = to_text(explanation, title="m", width=110)
 
-    assert "Where the time of a token goes" not in short
     assert "  tensor communication      5.0 ms  30 ms\n" in full
     assert "How sure" in full
 
@@ -91,7 +89,7 @@ def test_a_time_is_the_same_words_wherever_it_stands() -> None:
     slow = replace(plan.performance, ttft_seconds=1.8382)
     report = replace(report, outcome=replace(plan, performance=slow))
 
-    text = to_text(explain(report), title="m", width=110, full=True)
+    text = to_text(explain(report), title="m", width=110)
 
     assert "first token after 1.8 s, then 27 ms per token\n" in text
     assert "\n  first token               1.8 s " in text
@@ -114,11 +112,11 @@ def test_the_times_of_every_layout_are_shown_however_narrow_the_text_is(
     )
     report = a_report(plan, alternatives=runners_up)
 
-    text = to_text(explain(report), title="m", width=width, full=True)
+    text = to_text(explain(report), title="m", width=width)
 
     times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0]
     assert [f"{31 + index} ms" in times for index in range(others)] == [True] * others
-    assert [format_layout(layout) in times for layout in layouts] == [True] * others
+    assert [copies(layout) in times for layout in layouts] == [True] * others
     assert max(map(len, times.splitlines())) <= width
 
 
@@ -126,7 +124,7 @@ def test_layouts_that_have_no_room_beside_the_others_stand_below_them() -> None:
     _, report = _compared()
     report = replace(report, alternatives=report.alternatives * 5)
 
-    text = to_text(explain(report), title="m", width=60, full=True)
+    text = to_text(explain(report), title="m", width=60)
 
     times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0]
     assert times.splitlines()[5:13] == [
@@ -170,4 +168,4 @@ def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
 
     split = time_split(plan, replace(report, alternatives=(elsewhere,)))
 
-    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 8 x pipeline 2 on l40s-48gb-8x")
+    assert split.layouts == ("TP8·PP2", "TP8·PP2 on l40s-48gb-8x")

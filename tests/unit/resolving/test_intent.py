@@ -13,12 +13,11 @@ def wanted(**spec: Any) -> Intent:
     return intent_of(parse_manifest(a_sharded_model(**spec)).spec)
 
 
-def test_without_a_word_one_group_runs_and_stays() -> None:
+def test_without_a_word_the_plan_says_how_many_groups_run_and_they_stay() -> None:
     assert wanted() == Intent(
         plan_only=False,
         paused=False,
-        replicas=1,
-        fills=False,
+        replicas=None,
         replan=Replan.WHEN_INVALID,
         scheduler="None",
         shares_claim=False,
@@ -61,7 +60,6 @@ def test_what_is_said_is_what_is_wanted() -> None:
         plan_only=True,
         paused=True,
         replicas=3,
-        fills=False,
         replan=Replan.ALWAYS,
         scheduler="Coscheduling",
         shares_claim=True,
@@ -112,7 +110,7 @@ def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(
     assert wanted(model={"id": "a/b"} | model).shares_claim is shares
 
 
-def test_a_budget_is_filled_if_asked_for_unless_no_replicas_are_wanted() -> None:
-    assert wanted(budget={"gpus": 16, "fill": True}).fills
-    assert not wanted(budget={"gpus": 16}).fills
-    assert not wanted(budget={"gpus": 16, "fill": True}, replicas=0).fills
+def test_a_model_that_is_to_fill_a_budget_can_be_stopped() -> None:
+    fills = {"gpus": 16, "fill": True}
+
+    assert (wanted(budget=fills).replicas, wanted(budget=fills, replicas=0).replicas) == (None, 0)

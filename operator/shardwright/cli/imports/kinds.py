@@ -273,7 +273,7 @@ def _kaito_nodes(draft: Draft, resource: Content) -> None:
 
 
 def _replicas(draft: Draft, replicas: Any) -> None:
-    if isinstance(replicas, int) and replicas != 1:
+    if isinstance(replicas, int):
         draft.put("replicas", replicas)
 
 

@@ -5,6 +5,7 @@ K/V heads that do not divide the heads, and a Qwen window for some layers only, 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import GroupedAttention, PipelineRole, Split
@@ -71,6 +72,10 @@ class Tower:
 
     matrices: int
     split: Split
+
+
+QWEN_TOWER: Final = Tower(matrices=2, split=Split.COLUMN)
+"""Of Qwen3-VL and Qwen3.5. Source: vLLM 0.33.0, qwen3_vl.py:Qwen3_VisionTransformer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""Dense decoders of Llama's form: Llama, Mistral, Phi-3, Qwen2, Qwen3."""
+"""Dense decoders of Llama's form: Llama, Mistral, Phi-3, Qwen2, Qwen3, MiMo-7B."""
 
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
+    QWEN_TOWER,
     Family,
     Shape,
     block_norms,
@@ -60,6 +61,8 @@ def _qwen3(fields: Fields, shape: Shape) -> Blocks:
     return _stack(fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers)
 
 
+_QWEN3_DEFAULTS = MappingProxyType({"head_dim": 128})
+
 FAMILIES = {
     "LlamaForCausalLM": Family(blocks=dense_blocks),
     "MistralForCausalLM": Family(
@@ -67,6 +70,10 @@ FAMILIES = {
         defaults=MappingProxyType({"num_key_value_heads": 8, "sliding_window": 4096}),
     ),
     "Phi3ForCausalLM": Family(blocks=dense_blocks),
+    "MiMoForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
     "Qwen2ForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
-    "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
+    "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=_QWEN3_DEFAULTS),
+    "Qwen3VLForConditionalGeneration": Family(
+        blocks=_qwen3, defaults=_QWEN3_DEFAULTS, tower=QWEN_TOWER
+    ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
+    QWEN_TOWER,
     Family,
     Shape,
     block_norms,
@@ -208,6 +209,8 @@ def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
     return _qwen(fields, shape, attention, quantizable_router=True)
 
 
+_QWEN3_NAMES = MappingProxyType({"num_experts": ("num_local_experts",)})
+
 FAMILIES = {
     "DbrxForCausalLM": Family(blocks=_dbrx, names=_DBRX_NAMES),
     "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
@@ -221,7 +224,8 @@ FAMILIES = {
         ),
         ignores=frozenset({"head_dim"}),
     ),
-    "Qwen3MoeForCausalLM": Family(
-        blocks=_qwen3_moe, names=MappingProxyType({"num_experts": ("num_local_experts",)})
+    "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe, names=_QWEN3_NAMES),
+    "Qwen3VLMoeForConditionalGeneration": Family(
+        blocks=_qwen3_moe, names=_QWEN3_NAMES, tower=QWEN_TOWER
     ),
 }

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
+    QWEN_TOWER,
     Family,
     Shape,
-    Tower,
     block_norms,
     grouped,
     grouped_tensors,
@@ -108,16 +108,15 @@ _DENSE_DEFAULTS = MappingProxyType({"num_key_value_heads": 4, "head_dim": 256})
 _SPARSE_DEFAULTS = MappingProxyType(
     {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
 )
-_TOWER = Tower(matrices=2, split=Split.COLUMN)
 
 FAMILIES = {
     "Qwen3NextForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_NEXT),
     "Qwen3_5ForCausalLM": Family(blocks=_dense, defaults=_DENSE_DEFAULTS, predictor=QWEN_3_5),
     "Qwen3_5ForConditionalGeneration": Family(
-        blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
+        blocks=_dense, defaults=_DENSE_DEFAULTS, tower=QWEN_TOWER, predictor=QWEN_3_5
     ),
     "Qwen3_5MoeForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_3_5),
     "Qwen3_5MoeForConditionalGeneration": Family(
-        blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
+        blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=QWEN_TOWER, predictor=QWEN_3_5
     ),
 }
