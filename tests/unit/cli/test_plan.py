@@ -82,7 +82,7 @@ def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
     assert document["reason"] == "InsufficientCapacity"
     assert document["problem"]["code"] == "InsufficientCapacity"
     assert document["problem"]["message"] == (
-        "TP8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 1, 1 short; "
+        "TP8 needs 1 node of h100-sxm-80gb-8x-12.5g with 8 free GPUs, 0 free of 1, 1 short; "
         "free GPUs or add nodes; it goes on by itself then"
     )
 

@@ -55,7 +55,7 @@ def test_without_compute_domains_no_plan_joins_trays_by_nvlink_and_they_are_miss
     assert set(links_of(plan)) - {"", "NVLink5 NVL72"}, "its nodes are joined by the network"
     assert (miss.code, miss.count > 1) == ("ComputeDomainUnavailable", True)
     assert "% better with NVIDIA's DRA driver" in miss.nearest_miss
-    assert miss.nearest_miss.endswith("tensor 16 on gb200-nvl-186gb-4x-400g")
+    assert miss.nearest_miss.endswith("TP16 on gb200-nvl-186gb-4x-400g")
     assert miss.nearest_miss in plan.warnings
 
 
@@ -85,7 +85,10 @@ def test_what_only_compute_domains_would_make_possible_is_said_where_nothing_fit
 
 
 def test_a_network_whose_plugin_the_image_lacks_is_planned_over_tcp_and_missed() -> None:
-    reached, missed = report_of(p5_nodes(Capability.EFA)), report_of(p5_nodes())
+    over_nodes = a_request(concurrency=1, optimize_for=OptimizeFor.LATENCY, tensor=16)
+    reached, missed = (
+        report_of(p5_nodes(*plugins), over_nodes) for plugins in ((Capability.EFA,), ())
+    )
     assert plan_of(reached).rdma == (("vpc.amazonaws.com/efa", 32),)
     assert "400 Gb/s RDMA" in links_of(plan_of(reached))
     plan = plan_of(missed)
