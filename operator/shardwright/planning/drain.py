@@ -31,8 +31,16 @@ def drain_seconds(speed: Performance, longest: int) -> int:
     # Means of one load: so many tokens of output for each request.
     mean = speed.output_tokens_per_second / speed.requests_per_second
     tokens = min(LONGEST_ANSWER * mean, longest)
-    usual = LONGEST_ANSWER * speed.ttft_seconds + tokens * speed.tpot_seconds
+    return step_of(LONGEST_ANSWER * speed.ttft_seconds + tokens * speed.tpot_seconds)
+
+
+def step_of(seconds: float) -> int:
+    """Return the drain that covers so many seconds, or the longest.
+
+    >>> step_of(61), step_of(10_000)
+    (120, 3600)
+    """
     found = LEAST_SECONDS
-    while found < min(usual, MOST_SECONDS):
+    while found < min(seconds, MOST_SECONDS):
         found *= 2
     return min(found, MOST_SECONDS)

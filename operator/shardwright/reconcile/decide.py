@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.planning.drain import step_of
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import GroupStep, next_step
@@ -45,6 +46,7 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
+from shardwright.rendering.budgets import grace_seconds
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
@@ -352,6 +354,18 @@ def not_as_they_are(
         if key[0] == STATEFUL_SET and live["spec"].get("replicas")
     )
     return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
+
+
+def standing_drain(observed: Observed, owner_uid: str) -> int:
+    """Return the drain that the pods of a model have, 0 without any that a plan could have made."""
+    for key, live in sorted(observed.objects.items()):
+        if key[0] != STATEFUL_SET or controller_uid(live) != owner_uid:
+            continue
+        grace = live["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", 0)
+        drain = int(grace) - grace_seconds(0)
+        # Anybody may have written it: only a value of ours is taken over.
+        return drain if drain > 0 and drain == step_of(drain) else 0
+    return 0
 
 
 def standing_groups(

@@ -25,6 +25,7 @@ from shardwright.reconcile.decide import (
     keep_alive,
     not_as_they_are,
     placed,
+    standing_drain,
 )
 from shardwright.reconcile.derived import Derived, derive
 from shardwright.reconcile.events import surge_event
@@ -163,7 +164,8 @@ def _put_in_place(
     # The plan of record is written before any object of it.
     # A paused model keeps its record: the plan is only shown.
     if planned.record and not subject.intent.paused:
-        if problem := _held_up(snapshot, derived, subject, planned.record):
+        made = _with_their_drain(snapshot, derived, planned.record)
+        if problem := _held_up(snapshot, derived, subject, made):
             return _end(
                 snapshot,
                 derived,
@@ -174,7 +176,7 @@ def _put_in_place(
         record = _numbered(
             snapshot,
             derived,
-            snapshot.course.kept_in(_where_it_is(snapshot, derived, subject, planned.record)),
+            snapshot.course.kept_in(_where_it_is(snapshot, derived, subject, made)),
         )
         planned, placing = replace(planned, record=record), _record(snapshot, derived, record)
         if isinstance(placing, Step):
@@ -265,6 +267,15 @@ def _where_it_is(
     # Deploying tells why it cannot be rendered; here the record stays as it is.
     except InputError:
         return record
+
+
+def _with_their_drain(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> PlanRecord:
+    # A plan that replaces an unbelieved one cannot know with how long a drain groups have started.
+    if snapshot.refused is None or derived.record is not None:
+        return record
+    stands = standing_drain(derived.observed, snapshot.resource.owner.uid)
+    plan = replace(record.plan, drain_seconds=stands or record.plan.drain_seconds)
+    return replace(record, plan=plan)
 
 
 def _held_up(
