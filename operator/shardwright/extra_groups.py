@@ -122,6 +122,17 @@ def _part(request: Request, count: int, of: int) -> Request:
     return replace(request, workload=part, space=replace(request.space, replicas=count))
 
 
+def told_why(subject: Subject, inventory: Inventory, report: Report) -> Report:
+    """Return the report of a plan that lacks groups with why they have no place."""
+    plan = report.outcome
+    if isinstance(plan, NoPlan):
+        return report
+    more, why = places(subject, plan, pools_of(inventory, plan), plan.missing)
+    if more:
+        return _alone(subject, inventory, report, plan.missing)
+    return replace(report, lacks=why)
+
+
 def _alone(subject: Subject, inventory: Inventory, report: Report, missing: int) -> Report:
     if isinstance(report.outcome, NoPlan):
         return report

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
-from shardwright.extra_groups import what_fits
+from shardwright.extra_groups import told_why, what_fits
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.comparison import Comparison, compare, without_pins
 from shardwright.planning.gain import pool_of
@@ -227,6 +227,10 @@ def bundle_for(
 def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Report:
     if isinstance(report.outcome, NoPlan):
         return what_fits(subject, inventory, report)
+    if report.outcome.missing:
+        return told_why(subject, inventory, report)
+    if report.outcome.missing:
+        return told_why(subject, inventory, report)
     return without_groups(report) if subject.intent.replicas == 0 else report
 
 

@@ -137,6 +137,8 @@ _LIMITS: Final = (
     "memory_utilization",
     "host_cache",
     "draft_tokens",
+    "drain_seconds",
+    "disk_bytes",
 )
 """Fields of a plan that its engines are started with."""
 
@@ -544,7 +546,7 @@ def _wanted(subject: Subject, plan: Plan, own: Inventory) -> int:
     if subject.intent.replicas is not None:
         return subject.intent.replicas
     found = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits).outcome
-    return plan.wanted if isinstance(found, NoPlan) else found.layout.replicas
+    return plan.wanted if isinstance(found, NoPlan) else found.wanted
 
 
 def _grown(subject: Subject, plan: Plan, own: Inventory, wanted: int) -> Report:

@@ -240,6 +240,19 @@ def _alternative(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
     )
 
 
+def _without_room(best: FeasibleCandidate, request: Request) -> int:
+    """Return how many instances more would carry the load, within the budget, if their number is
+    open: only room is missing for them.
+    """
+    space, candidate = request.space, best.candidate
+    if space.replicas is not None or space.max_nodes is not None:
+        return 0
+    gpus, most = space.most_gpus(candidate.pool.resource), most_instances(request)
+    if gpus is not None:
+        most = min(most, gpus // candidate.layout.gpus_per_replica)
+    return max(0, min(most, best.replicas_wanted) - candidate.layout.replicas)
+
+
 def _enough(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Enough | None:
     if ranked[0].carries_load or ranked[0].estimate.capacity is None:
         return None
@@ -328,6 +341,7 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         draft_tokens=estimate.draft_tokens if request.workload.draft_choices else 0,
         claimed=pool.claimed,
         capacity=estimate.capacity,
+        missing=_without_room(best, considered.request),
         disk_bytes=disk.request_bytes(candidate, request.disk_bytes),
         drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
     )

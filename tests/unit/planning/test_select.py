@@ -16,6 +16,7 @@ from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
     MORE_GPUS,
+    UNPROVEN,
     FeasibleCandidate,
     Scale,
     million_tokens_price,
@@ -93,6 +94,67 @@ BALANCED, LATENCY, THROUGHPUT = (
 )
 
 
+@pytest.mark.parametrize(("speed_up", "winner"), [(1.73, ONE), (1.75, TWO)])
+def test_balanced_doubles_gpus_where_tokens_come_1_74_times_as_fast(
+    speed_up: float, winner: Layout
+) -> None:
+    one = _verdict(ONE, _estimate(1000, tpot=0.02))
+    two = _verdict(TWO, _estimate(1000 * speed_up, tpot=0.02 / speed_up))
+
+    assert _best(BALANCED, one, two) == winner
+
+
+@pytest.mark.parametrize(("per_gpu", "winner"), [(0.85, TWO), (0.83, ONE)])
+def test_balanced_gives_16_percent_of_throughput_for_requests_twice_as_fast(
+    per_gpu: float, winner: Layout
+) -> None:
+    one = _verdict(ONE, _estimate(1000, tpot=0.02))
+    two = _verdict(TWO, _estimate(2 * 1000 * per_gpu, tpot=0.01))
+
+    assert _best(BALANCED, one, two) == winner
+
+
+def test_throughput_takes_the_fewest_gpus_however_fast_more_are() -> None:
+    one = _verdict(ONE, _estimate(1000, tpot=0.2))
+    two = _verdict(TWO, _estimate(1999, tpot=0.01))
+
+    assert _best(THROUGHPUT, one, two) == ONE
+
+
+@pytest.mark.parametrize(("gain", "winner"), [(0.11, TWO), (0.09, ONE)])
+def test_latency_doubles_gpus_only_where_it_brings_10_percent(gain: float, winner: Layout) -> None:
+    one = _verdict(ONE, _estimate(ttft=0.1, tpot=0.01))
+    two = _verdict(TWO, _estimate(ttft=0.1 * (1 - gain), tpot=0.01 * (1 - gain)))
+
+    assert _best(LATENCY, one, two) == winner
+
+
+def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together() -> None:
+    times = {ONE: 1.0, TWO: 0.92, FOUR: 0.80}  # 0.92: no; 0.80 < 0.9 x 0.9: yes
+    verdicts = [
+        _verdict(layout, _estimate(ttft=0.1 * time, tpot=0.01 * time))
+        for layout, time in times.items()
+    ]
+
+    assert _best(LATENCY, *verdicts) == FOUR
+
+
+def test_latency_without_more_gpus_is_the_least_time() -> None:
+    slow, fast = Layout(pipeline=2), Layout(tensor=2)
+
+    assert (
+        _best(LATENCY, _verdict(slow, _estimate(ttft=0.2)), _verdict(fast, _estimate(ttft=0.19)))
+        == fast
+    )
+
+
+def test_what_carries_the_load_goes_before_what_is_faster() -> None:
+    faster = _verdict(ONE, _estimate(9000, requests=60))
+    carrying = _verdict(TWO, _estimate(100, requests=64))
+
+    assert _best(BALANCED, faster, carrying) == TWO
+
+
 def test_where_nothing_carries_the_load_what_serves_most_wins_whatever_queues_less() -> None:
     slow, most = Layout(pipeline=2), Layout(tensor=2)
     verdicts = [
@@ -104,6 +166,56 @@ def test_where_nothing_carries_the_load_what_serves_most_wins_whatever_queues_le
 
     assert ranked[0].candidate.layout == most
     assert not ranked[0].carries_load
+
+
+@pytest.mark.parametrize(("room", "carries"), [(61, True), (60, False)])
+def test_a_shortfall_within_the_error_of_the_room_for_k_v_is_none(
+    room: int, *, carries: bool
+) -> None:
+    (found,) = select([_verdict(ONE, _estimate(requests=room))], BALANCED)
+
+    assert found.carries_load == carries
+
+
+@pytest.mark.parametrize(("gain", "basis"), [(1.2, "fitted"), (1.4, "modelled")])
+def test_what_is_not_measured_must_be_better_by_half_of_its_lower_band(
+    gain: float, basis: str
+) -> None:
+    measured = _verdict(ONE, _estimate(1000))
+    guessed = _verdict(Layout(expert=2), _modelled(_estimate(1000 * gain, tpot=0.01 / gain)))
+
+    best = select([measured, guessed], BALANCED)[0]
+
+    assert best.estimate.performance.basis == basis
+
+
+def _modelled(estimate: Estimate) -> Estimate:
+    speed = estimate.performance
+    low = 0.55 * speed.output_tokens_per_second
+    return replace(estimate, performance=replace(speed, low=low, basis="modelled"))
+
+
+def test_gpus_of_a_board_that_nobody_else_can_join_cost_as_those_that_are_used() -> None:
+    five, eight = Layout(tensor=5), Layout(tensor=8)
+
+    assert _best(THROUGHPUT, _verdict(five, _estimate()), _verdict(eight, _estimate(1100))) == eight
+
+
+def test_stages_that_halve_nothing_count_as_not_proven_on_a_switched_board() -> None:
+    three, four = Layout(pipeline=3), FOUR
+    verdicts = [_verdict(three, _estimate(1000)), _verdict(four, _estimate(1100))]
+
+    ranked = select(verdicts, BALANCED)
+
+    assert [(one.candidate.layout, one.sure) for one in ranked] == [(four, 1.0), (three, UNPROVEN)]
+
+
+def test_an_instance_over_nodes_comes_after_all_that_carry_the_load_inside_them() -> None:
+    over = _verdict(TWO, _estimate(9000))
+    over = replace(over, candidate=replace(over.candidate, placement=_on_two_nodes()))
+
+    assert _best(BALANCED, over, _verdict(FOUR, _estimate(100))) == FOUR
+    assert _best(BALANCED, over, _verdict(FOUR, _estimate(100, requests=1))) == TWO
 
 
 def test_a_layout_with_a_violation_is_never_chosen() -> None:
