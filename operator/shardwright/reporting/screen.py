@@ -77,7 +77,7 @@ class Refusal:
     """A reason for having no plan, with the layout that missed by the least and its gap."""
 
     count: str
-    code: str
+    rule: str
     nearest: str
 
 
@@ -139,9 +139,9 @@ def _refusals(report: Report) -> Iterator[Refusal]:
     for item in layouts:
         if near := item.nearest:
             said = ", ".join(filter(None, (short_layout(near.layout), near.gap)))
-            yield Refusal(count=f"{item.count:,}", code=item.code, nearest=said)
+            yield Refusal(count=f"{item.count:,}", rule=item.code, nearest=said)
     if undivided := sum(item.count for item in layouts if item.nearest is None):
-        yield Refusal(count=f"{undivided:,}", code="do not divide the model", nearest="-")
+        yield Refusal(count=f"{undivided:,}", rule="do not divide the model", nearest="-")
 
 
 def _asked(request: Request | None) -> Iterator[Fact]:

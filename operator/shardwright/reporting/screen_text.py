@@ -78,7 +78,7 @@ def _refusals(screen: Screen, width: int) -> list[Line]:
     if not screen.refusals:
         return []
     header = ("LAYOUTS", "RULE", "NEAREST MISS")
-    return _whole(header, [(one.count, one.code, one.nearest) for one in screen.refusals], width)
+    return _whole(header, [(one.count, one.rule, one.nearest) for one in screen.refusals], width)
 
 
 def _table(rivals: Sequence[Rival], width: int) -> list[Line]:
