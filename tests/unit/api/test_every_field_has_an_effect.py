@@ -313,6 +313,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
     "rollout.maxSurge": _under("rollout", {}, {"maxSurge": 1}),
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
+    "rollout.minGroups": ({"replicas": 2}, {"replicas": 2, "rollout": {"minGroups": 2}}),
     "rollout.minReadySeconds": _under("rollout", {}, {"minReadySeconds": 60}),
     "rollout.partition": _under("rollout", {}, {"partition": 1}),
     "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
@@ -378,6 +379,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
         stock,
         bundle,
         fate,
+        subject.intent.least(None),
         life_rules(subject.intent, {}),
     )
 
