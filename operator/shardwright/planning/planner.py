@@ -218,6 +218,8 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             warnings=care,
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
+            missing=_without_room(best, request),
+            disk_bytes=disk.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -341,7 +343,5 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         draft_tokens=estimate.draft_tokens if request.workload.draft_choices else 0,
         claimed=pool.claimed,
         capacity=estimate.capacity,
-        missing=_without_room(best, considered.request),
-        disk_bytes=disk.request_bytes(candidate, request.disk_bytes),
         drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
     )

@@ -87,7 +87,7 @@ def test_groups_restart_for_requests_that_their_engines_would_refuse() -> None:
     operator = a_served_model()
     before = pods(operator)
 
-    after = changed(operator, workload={"requestsPerSecond": 20, "inputTokens": 60_000})
+    after = changed(operator, workload={"requestsPerSecond": 4, "inputTokens": 60_000})
 
     assert before.items().isdisjoint(after.items())
 

@@ -709,7 +709,7 @@ def test_a_new_model_with_room_for_three_of_its_four_groups_is_planned_with_thre
     assert (found.short, found.placed) == (None, 3)
     assert found.lacks is not None
     assert found.lacks.problem.sentence().startswith(
-        "tensor 8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 3, 1 short"
+        "TP8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 3, 1 short"
     )
 
 
