@@ -570,9 +570,8 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
     GPUs were named on the command line.
     """
     subject = answer.subject
-    screen = screen_of(
-        answer.report, request=subject.request, inventory=answer.inventory, named=named
-    )
+    report = _as_typed(answer.report) if answer.typed else answer.report
+    screen = screen_of(report, request=subject.request, inventory=answer.inventory, named=named)
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
     mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))

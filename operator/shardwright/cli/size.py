@@ -400,7 +400,8 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     if first.sliced:
         whole = ceil(first.gpus / first.named.gpu.slices)
         counted = f"{counted}, slices of {format_plural(whole, 'GPU')},"
-    return f"{model}: {counted} carry it{cheapest}"
+    verb = "is" if first.gpus == 1 else "are"
+    return f"{model}: {counted} {verb} enough{cheapest}"
 
 
 def _figures(sized: Sized) -> tuple[str, ...]:

@@ -599,8 +599,8 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
 
     assert ABOUT_SLICES in both
     assert ABOUT_SLICES in alone
-    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, carry it" in alone
-    assert re.search(r"  9 slices .*  one slice, 9 replicas$", both, re.MULTILINE)
+    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, are enough" in alone
+    assert re.search(r"  9 slices .*  9 x TP1$", both, re.MULTILINE)
     assert _growth(alone)[0] == ["INSTANCES", "SLICES", "CARRY UP TO"]
     assert [row[1] for row in _growth(alone)[1:]][3] == "9"
     assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9

@@ -273,11 +273,18 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
     text = "".join(
         (files("shardwright.planning") / name).read_text()
-        for name in ("checks.py", "formats.py", "offload.py", "shapes.py")
+        for name in (
+            "capabilities.py",
+            "checks.py",
+            "disk.py",
+            "formats.py",
+            "offload.py",
+            "shapes.py",
+        )
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
-    of_nodes = {"NodeMemoryTooSmall"}
+    of_nodes = {"NodeDiskTooSmall", "NodeMemoryTooSmall"}
     assert codes - of_nodes == PHRASES.keys()
 
 
