@@ -34,6 +34,7 @@ from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
 from shardwright.reporting.figures import (
     format_count,
+    format_limit,
     format_output,
     format_seconds,
     format_served,
@@ -296,7 +297,7 @@ def _objective(request: Request) -> str:
     limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
     which = "" if objective.statistic is Statistic.MEAN else f" ({objective.statistic})"
     said = [
-        f"{name} within {format_seconds(seconds)}{which}"
+        f"{name} within {format_limit(seconds)}{which}"
         for name, seconds in limits
         if seconds is not None
     ]

@@ -42,7 +42,7 @@ _DOUBTS: Final[Mapping[LossKind, str]] = MappingProxyType(
         LossKind.NOT_DEPLOYABLE: "not deployable yet",
         LossKind.TIGHT: "tight, may not start",
         LossKind.FALLS_BEHIND: "falls behind",
-        LossKind.NO_HEADROOM: "no headroom",
+        LossKind.NO_HEADROOM: "little headroom",
         LossKind.QUEUES: "queues: {amount:,.0f} at once",
     }
 )
