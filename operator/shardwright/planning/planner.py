@@ -249,9 +249,10 @@ def _without_room(best: FeasibleCandidate, request: Request) -> int:
     space, candidate = request.space, best.candidate
     if space.replicas is not None or space.max_nodes is not None:
         return 0
-    gpus, most = space.most_gpus(candidate.pool.resource), most_instances(request)
-    if gpus is not None:
-        most = min(most, gpus // candidate.layout.gpus_per_replica)
+    most = most_instances(request)
+    # A quota of others may be raised: what it keeps out is missing.
+    if space.max_gpus is not None:
+        most = min(most, space.max_gpus // candidate.layout.gpus_per_replica)
     return max(0, min(most, best.replicas_wanted) - candidate.layout.replicas)
 
 
