@@ -9,7 +9,7 @@ from shardwright.costs.estimator import Estimator
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import limit_violations
-from shardwright.planning.numbers import fewest, kind, of
+from shardwright.planning.numbers import layout_on_pool, of, smallest
 from shardwright.planning.planner import Considered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
@@ -26,7 +26,7 @@ STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class InstanceLoad:
     """What one instance of a layout just holds: ``requests`` in flight, all of them running and
     within the limits; ``rate`` are the requests a second that it carries with headroom.
     """
@@ -36,7 +36,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LoadStep:
     """So many instances on so many GPUs carry up to ``load``: requests a second if a rate is
     offered, else requests in flight.
     """
@@ -56,7 +56,7 @@ class FrontPoint:
     tokens_per_gpu: float
 
 
-def instance_of(plan: Plan, considered: Considered) -> Instance | None:
+def instance_of(plan: Plan, considered: Considered) -> InstanceLoad | None:
     """Return what one instance of a plan holds, None if not even one request."""
     request = considered.request
     one = _one(plan, considered)
@@ -67,7 +67,7 @@ def instance_of(plan: Plan, considered: Considered) -> Instance | None:
         request.storage,
         request.read_bytes_per_second,
     )
-    beyond = fewest(
+    beyond = smallest(
         lambda number: not _holds(one, number, estimator, request), 1, MOST_IN_FLIGHT + 1
     )
     requests = (beyond or MOST_IN_FLIGHT + 1) - 1
@@ -76,17 +76,17 @@ def instance_of(plan: Plan, considered: Considered) -> Instance | None:
     served = estimator.under(_in_flight(request, requests)).estimate(one).performance
     most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
     rate = min(UTILISATION * most, served.requests_per_second)
-    return Instance(requests=requests, rate=max(rate, _share(plan, request)))
+    return InstanceLoad(requests=requests, rate=max(rate, _share(plan, request)))
 
 
-def steps_of(plan: Plan, instance: Instance, request: Request) -> tuple[Step, ...]:
+def steps_of(plan: Plan, instance: InstanceLoad, request: Request) -> tuple[LoadStep, ...]:
     """Return up to which load numbers of instances carry, by rising load; the planned number is
     among them.
     """
     each = instance.requests if request.workload.requests_per_second is None else instance.rate
     number, gpus = plan.layout.replicas, plan.layout.gpus_per_replica
     numbers = sorted({math.ceil(2 * number * part / STEPS) for part in range(1, STEPS + 1)})
-    return tuple(Step(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
+    return tuple(LoadStep(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
 
 
 def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, ...]:
@@ -105,7 +105,7 @@ def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, .
 def _one(plan: Plan, considered: Considered) -> Candidate:
     wanted = replace(plan.layout, replicas=1), plan.pool
     candidates = (verdict.candidate for verdict in considered.verdicts)
-    return of(next(each for each in candidates if kind(each) == wanted), 1)
+    return of(next(each for each in candidates if layout_on_pool(each) == wanted), 1)
 
 
 def _holds(one: Candidate, number: int, estimator: Estimator, request: Request) -> bool:

@@ -204,7 +204,7 @@ def _explain_no_plan(
     unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
         fits=False,
-        headline=refusal(outcome),
+        headline=refusal_sentence(outcome),
         facts=(*request_facts(request), *why_none(outcome)),
         nodes=(),
         memory=(),
@@ -217,7 +217,7 @@ def _explain_no_plan(
     )
 
 
-def refusal(outcome: NoPlan) -> str:
+def refusal_sentence(outcome: NoPlan) -> str:
     """Return why there is no plan, and whether waiting helps, in one sentence."""
     now = "no room now" if outcome.heals_by_itself else "nothing fits"
     return f"{now}. {outcome.problem.sentence()}"

@@ -94,7 +94,7 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(capsys: 
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
-def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_beside_it_what_is_to_be_done_first(
+def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_what_is_to_be_done_first(
     capsys: Capture,
 ) -> None:
     """A pipe into kubectl hides the exit code."""
