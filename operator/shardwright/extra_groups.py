@@ -123,11 +123,15 @@ def _part(request: Request, count: int, of: int) -> Request:
 
 
 def told_why(subject: Subject, inventory: Inventory, report: Report) -> Report:
-    """Return the report of a plan that lacks groups with why they have no place."""
+    """Return the report of a plan that lacks groups with why they have no place, or that alone if
+    fewer than ``least`` have one.
+    """
     plan = report.outcome
     if isinstance(plan, NoPlan):
         return report
     more, why = places(subject, plan, pools_of(inventory, plan), plan.missing)
+    if why and len(plan.groups) + len(more) < subject.intent.least(plan):
+        return replace(report, outcome=why, alternatives=())
     if more:
         return _alone(subject, inventory, report, plan.missing)
     return replace(report, lacks=why)

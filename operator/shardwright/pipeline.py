@@ -227,11 +227,9 @@ def bundle_for(
 def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Report:
     if isinstance(report.outcome, NoPlan):
         return what_fits(subject, inventory, report)
-    if report.outcome.missing:
-        return told_why(subject, inventory, report)
-    if report.outcome.missing:
-        return told_why(subject, inventory, report)
-    return without_groups(report) if subject.intent.replicas == 0 else report
+    if subject.intent.replicas == 0:
+        return without_groups(report)
+    return told_why(subject, inventory, report) if report.outcome.missing else report
 
 
 def without_groups(report: Report) -> Report:
@@ -241,5 +239,7 @@ def without_groups(report: Report) -> Report:
     plan = report.outcome
     return replace(
         report,
-        outcome=replace(plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)),
+        outcome=replace(
+            plan, groups=(), numbers=(), missing=0, layout=replace(plan.layout, replicas=0)
+        ),
     )

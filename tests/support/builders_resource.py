@@ -142,6 +142,7 @@ _COMPLETE: Manifest = {
             "attachments": ["fabric/rail-0"],
             "computeDomain": "None",
             "lockMemory": True,
+            "plugins": ["EFA"],
         },
     },
     "restart": {

@@ -23,9 +23,9 @@ PLAN_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
   %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --rps 5 --ttft 2s
+  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
     -o manifest | kubectl apply -f -
-  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o json | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json

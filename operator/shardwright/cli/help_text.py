@@ -112,7 +112,7 @@ def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
             continue
         names = ", ".join(action.option_strings)
         if action.choices and names:
-            default = f" (default: {action.default})"
+            default = f" (default: {action.default})" if action.default else ""
             yield f"{names} FORM", ", ".join(action.choices), default
             continue
         metavar = (

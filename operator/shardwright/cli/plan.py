@@ -35,6 +35,7 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.plan_forms import (
     PlanRow,
+    as_typed,
     name_of,
     plans_at_a_glance,
     plans_table,
@@ -42,14 +43,7 @@ from shardwright.cli.plan_forms import (
     print_names,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
-from shardwright.cli.typed import (
-    field_as_typed,
-    names_live_model,
-    of_option,
-    read_typed,
-    typed_manifest,
-    with_typed_layout,
-)
+from shardwright.cli.typed import names_live_model, read_typed, typed_manifest, with_typed_layout
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability, lacking
@@ -66,10 +60,10 @@ from shardwright.pipeline import (
     with_ways_out,
 )
 from shardwright.planning.comparison import Comparison
-from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
+from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.comparison import side_by_side
-from shardwright.reporting.due import SECRET, Due, Point, points
+from shardwright.reporting.due import SECRET, Due, DuePoint, points
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
@@ -195,7 +189,7 @@ def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> No
     print_yaml([manifest])
 
 
-def points_of(answer: PlannedModel, *, named: bool) -> tuple[Point, ...]:
+def points_of(answer: PlannedModel, *, named: bool) -> tuple[DuePoint, ...]:
     """Return everything to be done before a plan is applied."""
     outcome = answer.report.outcome
     if not isinstance(outcome, Plan):
@@ -504,25 +498,9 @@ def explanation_of(answer: PlannedModel) -> Explanation:
         f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
         f"parameters, on {engine}"
     )
-    report = _as_typed(answer.report) if answer.typed else answer.report
+    report = as_typed(answer.report) if answer.typed else answer.report
     explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
-
-
-def _as_typed(report: Report) -> Report:
-    """Return a report that names the fields of a typed model by their options."""
-    outcome, costly = report.outcome, tuple(map(_named_as_typed, report.costly))
-    if isinstance(outcome, Plan):
-        return replace(report, costly=costly)
-    ways = outcome.ways_out or WaysOut()
-    ways = replace(ways, without=tuple(map(_named_as_typed, ways.without)))
-    return replace(
-        report, outcome=replace(outcome, problem=of_option(outcome.problem), ways_out=ways)
-    )
-
-
-def _named_as_typed(found: WithoutFields) -> WithoutFields:
-    return replace(found, fields=tuple(map(field_as_typed, found.fields)))
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
@@ -570,9 +548,8 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
     GPUs were named on the command line.
     """
     subject = answer.subject
-    screen = screen_of(
-        answer.report, request=subject.request, inventory=answer.inventory, named=named
-    )
+    report = as_typed(answer.report) if answer.typed else answer.report
+    screen = screen_of(report, request=subject.request, inventory=answer.inventory, named=named)
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
     mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))

@@ -1,12 +1,13 @@
 """Plans as a table, and as documents for programs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardwright.cli.output import print_lines, print_yaml
+from shardwright.cli.typed import field_as_typed, of_option
 from shardwright.planning.phrases import copies
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.request import Request
 from shardwright.reporting.figures import format_count, format_seconds, short_layout
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
@@ -130,3 +131,19 @@ def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:
         from shardwright.cli.outputs import print_list  # noqa: PLC0415 - text does not pay for it
 
         print_list(f"{documents[0]['kind']}List", documents, form)
+
+
+def as_typed(report: Report) -> Report:
+    """Return a report that names the fields of a typed model by their options."""
+    outcome, costly = report.outcome, tuple(map(_named_as_typed, report.costly))
+    if isinstance(outcome, Plan):
+        return replace(report, costly=costly)
+    ways = outcome.ways_out or WaysOut()
+    ways = replace(ways, without=tuple(map(_named_as_typed, ways.without)))
+    return replace(
+        report, outcome=replace(outcome, problem=of_option(outcome.problem), ways_out=ways)
+    )
+
+
+def _named_as_typed(found: WithoutFields) -> WithoutFields:
+    return replace(found, fields=tuple(map(field_as_typed, found.fields)))

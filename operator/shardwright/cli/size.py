@@ -38,7 +38,14 @@ from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.planning.select import most_served
-from shardwright.planning.sizing import FrontPoint, Instance, Step, front, instance_of, steps_of
+from shardwright.planning.sizing import (
+    FrontPoint,
+    InstanceLoad,
+    LoadStep,
+    front,
+    instance_of,
+    steps_of,
+)
 from shardwright.planning.survey import survey
 from shardwright.reporting.explanation import request_facts
 from shardwright.reporting.figures import format_count, format_seconds
@@ -117,8 +124,8 @@ class Sized:
     named: NamedGpus
     outcome: Plan | NoPlan
     gpu_hour_price: float | None
-    instance: Instance | None = None
-    steps: tuple[Step, ...] = ()
+    instance: InstanceLoad | None = None
+    steps: tuple[LoadStep, ...] = ()
     front: tuple[FrontPoint, ...] = ()
 
     @property
@@ -400,7 +407,8 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     if first.sliced:
         whole = ceil(first.gpus / first.named.gpu.slices)
         counted = f"{counted}, slices of {format_plural(whole, 'GPU')},"
-    return f"{model}: {counted} carry it{cheapest}"
+    verb = "is" if first.gpus == 1 else "are"
+    return f"{model}: {counted} {verb} enough{cheapest}"
 
 
 def _figures(sized: Sized) -> tuple[str, ...]:
@@ -557,7 +565,7 @@ def _speed_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _instance_document(instance: Instance | None) -> dict[str, Any] | None:
+def _instance_document(instance: InstanceLoad | None) -> dict[str, Any] | None:
     if instance is None:
         return None
     return {"requests": instance.requests, "requestsPerSecond": _short(instance.rate)}

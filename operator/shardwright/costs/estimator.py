@@ -129,7 +129,7 @@ class Estimator:
         """Return memory and speed of a candidate whose degrees divide the model; alike hardware is
         priced once.
         """
-        key = (candidate.layout, *hardware_of(candidate))
+        key = (candidate.layout, *candidate.hardware)
         if key not in self._estimates:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
@@ -287,7 +287,7 @@ class Estimator:
         return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
-        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *hardware_of(candidate))
+        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *candidate.hardware)
         if key not in self._replicas:
             self._replicas[key] = self._made(candidate)
         return self._replicas[key]
@@ -382,22 +382,6 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
         whole_experts=layout.expert > 1,
         hidden_bytes=token_bytes,
     )
-
-
-def hardware_of(candidate: Candidate) -> tuple[object, ...]:
-    """Return the GPUs and links that a candidate's price depends on."""
-    pool = candidate.pool
-    placement = candidate.placement
-    # Pools that differ by their network alone share the prices of all layouts inside a node.
-    network = pool.network if placement.nodes_per_replica > 1 else None
-    links = (
-        placement.tensor_link,
-        placement.pipeline_link,
-        placement.one_domain,
-        pool.domain_gpus,
-        network,
-    )
-    return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 
 def _degrees(layout: Layout) -> _Degrees:

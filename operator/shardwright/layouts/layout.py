@@ -107,6 +107,16 @@ class Candidate:
         return attention or self.pool.network in (placement.tensor_link, placement.pipeline_link)
 
     @property
+    def hardware(self) -> tuple[object, ...]:
+        """Return the GPUs and links that its price depends on, beside the layout."""
+        pool, placement = self.pool, self.placement
+        # Pools that differ by their network alone share the prices of all layouts inside a node.
+        network = pool.network if placement.nodes_per_replica > 1 else None
+        links = placement.tensor_link, placement.pipeline_link, placement.one_domain
+        reach = pool.domain_gpus, network
+        return (pool.gpu, *links, *reach, placement.gpus_per_node, placement.nodes_per_replica)
+
+    @property
     def rdma_devices(self) -> tuple[tuple[str, int], ...]:
         """Return the RDMA devices that every pod requests: the pool's, if traffic crosses the
         network.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.estimator import Estimator, hardware_of
+from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate
@@ -110,7 +110,7 @@ class _Open:
         return max(served) * layout.replicas
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        key = (candidate.layout, *hardware_of(candidate))
+        key = (candidate.layout, *candidate.hardware)
         if key not in self._found:
             at = self._at(self._in_flight(candidate))
             self._found[key] = at, at.estimate(candidate)

@@ -6,7 +6,7 @@ from typing import Final
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.checks import limit_violations
-from shardwright.planning.numbers import fewest, of
+from shardwright.planning.numbers import of, smallest
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, assess
 
@@ -21,7 +21,9 @@ def held_requests(candidate: Candidate, prices: Prices, request: Request) -> int
     the limits; 0 if not even one.
     """
     one = of(candidate, 1)
-    beyond = fewest(lambda number: not _holds(one, number, prices, request), 1, MOST_IN_FLIGHT + 1)
+    beyond = smallest(
+        lambda number: not _holds(one, number, prices, request), 1, MOST_IN_FLIGHT + 1
+    )
     return (beyond or MOST_IN_FLIGHT + 1) - 1
 
 

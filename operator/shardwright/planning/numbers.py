@@ -30,7 +30,7 @@ class Fewest:
         most = largest.layout.replicas
         if most == 1 or not self.judge.runs(of(largest, 1)):
             return (1,)
-        least = fewest(lambda number: self._does(of(largest, number)), self._guess(largest), most)
+        least = smallest(lambda number: self._does(of(largest, number)), self._guess(largest), most)
         return (most if least is None else least,)
 
     def _does(self, candidate: Candidate) -> bool:
@@ -60,7 +60,7 @@ class More:
     @classmethod
     def beside(cls, ranked: Sequence[FeasibleCandidate], judge: Judge, scale: Scale) -> "More":
         """Return the choice beside ranked layouts in the fewest instances that do."""
-        least = {kind(each.candidate): each for each in ranked if each.carries_load}
+        least = {layout_on_pool(each.candidate): each for each in ranked if each.carries_load}
         likely = frozenset(islice(least, _LIKELY))
         return cls(judge=judge, scale=scale, best=ranked[0], least=least, likely=likely)
 
@@ -70,11 +70,13 @@ class More:
         Args:
             largest: The layout, in as many instances as have room within the budget.
         """
-        fewest_that_do = self.least.get(kind(largest))
+        fewest_that_do = self.least.get(layout_on_pool(largest))
         if fewest_that_do is None:
             return
         number = fewest_that_do.candidate.layout.replicas
-        paying = self._paying(fewest_that_do, largest) if kind(largest) in self.likely else ()
+        paying = (
+            self._paying(fewest_that_do, largest) if layout_on_pool(largest) in self.likely else ()
+        )
         yield from sorted(
             more
             for more in {*self._as_many(largest), *paying}
@@ -119,7 +121,7 @@ assumed.
 """
 
 
-def kind(candidate: Candidate) -> tuple[Layout, str]:
+def layout_on_pool(candidate: Candidate) -> tuple[Layout, str]:
     """Return what a candidate is, in whatever number of instances: its layout and its pool."""
     return replace(candidate.layout, replicas=1), candidate.pool.name
 
@@ -131,11 +133,11 @@ def of(candidate: Candidate, instances: int) -> Candidate:
     return replace(candidate, layout=replace(candidate.layout, replicas=instances))
 
 
-def fewest(does: Callable[[int], bool], guess: int, most: int) -> int | None:
+def smallest(does: Callable[[int], bool], guess: int, most: int) -> int | None:
     """Return the smallest number that does, from a guess on, or None if none up to the most does.
 
-    >>> fewest(lambda number: number >= 37, 10, 100), fewest(lambda number: number > 100, 10, 100)
-    (37, None)
+    >>> smallest(lambda number: number >= 37, 10, 100)
+    37
     """
     short, enough, step = guess - 1, guess, 1
     while not does(enough):

@@ -219,6 +219,8 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             warnings=care,
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
+            missing=_without_room(best, request),
+            disk_bytes=disk.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -248,9 +250,10 @@ def _without_room(best: FeasibleCandidate, request: Request) -> int:
     space, candidate = request.space, best.candidate
     if space.replicas is not None or space.max_nodes is not None:
         return 0
-    gpus, most = space.most_gpus(candidate.pool.resource), most_instances(request)
-    if gpus is not None:
-        most = min(most, gpus // candidate.layout.gpus_per_replica)
+    most = most_instances(request)
+    # A quota of others may be raised: what it keeps out is missing.
+    if space.max_gpus is not None:
+        most = min(most, space.max_gpus // candidate.layout.gpus_per_replica)
     return max(0, min(most, best.replicas_wanted) - candidate.layout.replicas)
 
 
@@ -342,8 +345,6 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         draft_tokens=estimate.draft_tokens if request.workload.draft_choices else 0,
         claimed=pool.claimed,
         capacity=estimate.capacity,
-        missing=_without_room(best, considered.request),
-        disk_bytes=disk.request_bytes(candidate, request.disk_bytes),
         drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
         replica_requests=held_requests(candidate, considered.judge.prices, request),
     )

@@ -12,7 +12,7 @@ from shardwright.layouts.layout import SearchSpace
 
 
 class OptimizeFor(StrEnum):
-    """What best means, as docs/planner.md defines it."""
+    """What best means, as docs/planner-choice.md defines it."""
 
     LATENCY = "Latency"
     THROUGHPUT = "Throughput"

@@ -1,4 +1,4 @@
-"""Which feasible layouts are best, by the objectives of docs/planner.md?"""
+"""Which feasible layouts are best, by the objectives of docs/planner-choice.md?"""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ from shardwright.planning.request import OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
 """Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the
-definition of Balanced in docs/planner.md.
+definition of Balanced in docs/planner-choice.md.
 """
 
 SECONDS_PER_HOUR: Final = 3600

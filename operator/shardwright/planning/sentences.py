@@ -56,7 +56,7 @@ _LOSSES: Final = {
     LossKind.TIGHT: "tight, may not start",
     LossKind.FALLS_BEHIND: "falls behind: serves {rate} requests a second at most, "
     "{wanted} are offered",
-    LossKind.NO_HEADROOM: "has no headroom: serves {rate} requests a second at most, "
+    LossKind.NO_HEADROOM: "has too little headroom: serves {rate} requests a second at most, "
     "{wanted} are offered",
     LossKind.QUEUES: "queues{more}: only {requests} at once per replica",
     LossKind.PART_OF_TPOT: "{seconds} more per token for {part}",
@@ -311,7 +311,7 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     wanted = request.workload.requests_per_second
     cut = degrees(smaller.candidate.layout)
     if wanted is not None:
-        late = "fall behind" if smaller.falls_behind else "leave no headroom"
+        late = "fall behind" if smaller.falls_behind else "leave too little headroom"
         return (
             f"Fewer GPUs would {late}: {cut} serves {rate(rate_served(smaller))} requests "
             f"a second at most, {rate_offered(wanted)} are offered."

@@ -7,7 +7,7 @@ from typing import Final
 
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.held import with_in_flight
-from shardwright.planning.numbers import kind, of
+from shardwright.planning.numbers import layout_on_pool, of
 from shardwright.planning.planner import Considered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
@@ -19,7 +19,7 @@ STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class InstanceLoad:
     """What one instance of a layout just holds: ``requests`` in flight, all of them running and
     within the limits; ``rate`` are the requests a second that it carries with headroom.
     """
@@ -29,7 +29,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LoadStep:
     """So many instances on so many GPUs carry up to ``load``: requests a second if a rate is
     offered, else requests in flight.
     """
@@ -49,7 +49,7 @@ class FrontPoint:
     tokens_per_gpu: float
 
 
-def instance_of(plan: Plan, considered: Considered) -> Instance | None:
+def instance_of(plan: Plan, considered: Considered) -> InstanceLoad | None:
     """Return what one instance of a plan holds, None if not even one request."""
     requests = plan.replica_requests
     if requests == 0:
@@ -59,17 +59,17 @@ def instance_of(plan: Plan, considered: Considered) -> Instance | None:
     served = prices.estimate(_one(plan, considered)).performance
     most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
     rate = min(UTILISATION * most, served.requests_per_second)
-    return Instance(requests=requests, rate=max(rate, _share(plan, considered.request)))
+    return InstanceLoad(requests=requests, rate=max(rate, _share(plan, considered.request)))
 
 
-def steps_of(plan: Plan, instance: Instance, request: Request) -> tuple[Step, ...]:
+def steps_of(plan: Plan, instance: InstanceLoad, request: Request) -> tuple[LoadStep, ...]:
     """Return up to which load numbers of instances carry, by rising load; the planned number is
     among them.
     """
     each = instance.requests if request.workload.requests_per_second is None else instance.rate
     number, gpus = plan.layout.replicas, plan.layout.gpus_per_replica
     numbers = sorted({math.ceil(2 * number * part / STEPS) for part in range(1, STEPS + 1)})
-    return tuple(Step(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
+    return tuple(LoadStep(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
 
 
 def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, ...]:
@@ -88,7 +88,7 @@ def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, .
 def _one(plan: Plan, considered: Considered) -> Candidate:
     wanted = replace(plan.layout, replicas=1), plan.pool
     candidates = (verdict.candidate for verdict in considered.verdicts)
-    return of(next(each for each in candidates if kind(each) == wanted), 1)
+    return of(next(each for each in candidates if layout_on_pool(each) == wanted), 1)
 
 
 def _share(plan: Plan, request: Request) -> float:

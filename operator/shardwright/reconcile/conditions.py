@@ -278,7 +278,7 @@ def rolled_back(found: Findings) -> ConditionSaid:
 def _replicas_planned(found: Findings) -> ConditionSaid:
     if found.plan is None or found.number_planned_for is None:
         return _IDLE
-    message = hand_over_sentence(found.number_planned_for, found.plan.layout.replicas)
+    message = hand_over_sentence(found.number_planned_for, found.plan.wanted)
     return ConditionSaid(True, Reason.REPLICAS_LEFT_OUT, message)
 
 

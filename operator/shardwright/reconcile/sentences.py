@@ -199,7 +199,7 @@ def no_place_sentence(number: int | None) -> str:
 
 
 def hand_over_sentence(owner: Owner, groups: int) -> str:
-    """Return how many groups the plan says that there are, and how that number is handed over.
+    """Return how many groups the plan says that run, and how that number is handed over.
 
     >>> hand_over_sentence(Owner(name="llama", namespace="models", uid=""), 4).partition(";")[0]
     'the plan says that 4 groups run, as spec.replicas is left out'

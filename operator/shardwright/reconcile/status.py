@@ -49,11 +49,16 @@ def build_status(
         **_at_a_glance(found),
         **({"plan": dict(plan)} if plan else {}),
         "groups": groups_status(found.groups),
-        # Those that wait in line count, as the pods of a StatefulSet do that nobody has placed.
-        "replicas": len(found.groups) + max(0, found.missing - len(found.homeless)),
+        "replicas": len(found.groups) + _in_line(found),
         "readyReplicas": sum(group.ready for group in found.groups),
         **service,
     }
+
+
+def _in_line(found: Findings) -> int:
+    # They count, as the pods of a StatefulSet do that nobody has placed; none is to run of a plan
+    # that is only shown.
+    return 0 if found.plan_only else max(0, found.missing - len(found.homeless))
 
 
 def _shown(

@@ -35,11 +35,11 @@ def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[L
     return [
         line(Span("Beside the best layout", Role.SECTION)),
         *table(header, [row[:end] for row in rows], width=width),
-        *paragraph(said(found), width=width, first=[Span("  ")]),
+        *paragraph(comparison_sentence(found), width=width, first=[Span("  ")]),
     ]
 
 
-def said(found: Comparison) -> str:
+def comparison_sentence(found: Comparison) -> str:
     """Return what the best plan gains over the pinned one, and what it costs.
 
     What it serves is set against its price: of what costs a quarter, half as much is much.

@@ -36,7 +36,7 @@ class Due(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class DuePoint:
     """One thing to do, in words, with the command that does it (empty: none does)."""
 
     due: Due
@@ -46,7 +46,7 @@ class Point:
 
 def points(
     plan: Plan, request: Request | None, inventory: Inventory | None, *, named: bool
-) -> tuple[Point, ...]:
+) -> tuple[DuePoint, ...]:
     """Return everything to be done first, in the order of :class:`Due`.
 
     ``named``: the GPUs were named on the command line, so that no node has a label.
@@ -64,42 +64,42 @@ def points(
     )
 
 
-def _not_deployable(plan: Plan) -> Iterator[Point]:
+def _not_deployable(plan: Plan) -> Iterator[DuePoint]:
     if plan.undeployable:
         why = replace(plan.undeployable, path="", gap="").sentence()
-        yield Point(due=Due.NOT_DEPLOYABLE, said=f"cannot be deployed yet: {why}")
+        yield DuePoint(due=Due.NOT_DEPLOYABLE, said=f"cannot be deployed yet: {why}")
 
 
-def _gated(request: Request) -> Iterator[Point]:
+def _gated(request: Request) -> Iterator[DuePoint]:
     if request.gated:
         namespace, _ = request.owner
         kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
-        yield Point(
+        yield DuePoint(
             due=Due.GATED,
             said="gated: accept its terms on the hub, and name a token in weights.secretRef:",
             command=f"{kubectl} create secret generic {SECRET} --from-literal=token=hf_...",
         )
 
 
-def _cache(request: Request) -> Iterator[Point]:
+def _cache(request: Request) -> Iterator[DuePoint]:
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         room, weights = format_bytes(request.cache_bytes), format_bytes(request.file_bytes)
-        yield Point(
+        yield DuePoint(
             due=Due.CACHE_TOO_SMALL,
             said=f"weights.cache.storage is {room}, the weights alone are {weights}",
         )
 
 
-def _load(plan: Plan, request: Request | None) -> Iterator[Point]:
+def _load(plan: Plan, request: Request | None) -> Iterator[DuePoint]:
     if plan.carries_load or not plan.groups:
         return
     if plan.enough is not None:
         late = "more arrives than is served at most"
         if serves_rate(plan, request):
             late = f"above {UTILISATION:.0%} of what is served at most"
-        yield Point(due=Due.NOT_CARRIED, said=f"{late}: {_enough(plan.enough)}")
+        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_enough(plan.enough)}")
     elif request is not None:
-        yield Point(due=Due.NOT_CARRIED, said=behind(plan, request))
+        yield DuePoint(due=Due.NOT_CARRIED, said=behind(plan, request))
 
 
 def _enough(enough: Enough) -> str:
@@ -108,37 +108,37 @@ def _enough(enough: Enough) -> str:
     return f"{copies(enough.layout)} would do ({gpus:,} GPUs, {room})"
 
 
-def _tight(plan: Plan) -> Iterator[Point]:
+def _tight(plan: Plan) -> Iterator[DuePoint]:
     if plan.tight:
         said = "tight: may not start, room for K/V is within the error of memory"
-        yield Point(due=Due.TIGHT, said=said)
+        yield DuePoint(due=Due.TIGHT, said=said)
 
 
-def _pods(inventory: Inventory) -> Iterator[Point]:
+def _pods(inventory: Inventory) -> Iterator[DuePoint]:
     if said := UNKNOWN_PODS.get(inventory.known_pods):
-        yield Point(due=Due.PODS_UNKNOWN, said=said)
+        yield DuePoint(due=Due.PODS_UNKNOWN, said=said)
 
 
-def _network(plan: Plan, pool: Pool, *, named: bool) -> Iterator[Point]:
+def _network(plan: Plan, pool: Pool, *, named: bool) -> Iterator[DuePoint]:
     link, missed = crossed_network(plan, pool), pool.reach.missed
     if link is None:
         return
     if missed is not None:
-        yield Point(
+        yield DuePoint(
             due=Due.NETWORK_MISSED,
             said=f"pods do not reach the nodes' {missed.name} (docs/howto/network.md)",
         )
     elif link.basis == "assumed":
         how = "--network" if named else "node label shardwright.io/network-gbps-per-gpu"
-        yield Point(
+        yield DuePoint(
             due=Due.NETWORK_ASSUMED, said=f"{link.name} per GPU is assumed: state yours, {how}"
         )
 
 
-def _downloads(request: Request) -> Iterator[Point]:
+def _downloads(request: Request) -> Iterator[DuePoint]:
     if request.storage is Storage.HUB and request.file_bytes:
         weights = format_bytes(request.file_bytes)
-        yield Point(
+        yield DuePoint(
             due=Due.DOWNLOADS,
             said=f"each start downloads {weights}: spec.model.weights.cache keeps them",
         )

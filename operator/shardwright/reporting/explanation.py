@@ -34,6 +34,7 @@ from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
 from shardwright.reporting.figures import (
     format_count,
+    format_limit,
     format_output,
     format_seconds,
     format_served,
@@ -203,7 +204,7 @@ def _explain_no_plan(
     unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
         fits=False,
-        headline=refusal(outcome),
+        headline=refusal_sentence(outcome),
         facts=(*request_facts(request), *why_none(outcome)),
         nodes=(),
         memory=(),
@@ -216,7 +217,7 @@ def _explain_no_plan(
     )
 
 
-def refusal(outcome: NoPlan) -> str:
+def refusal_sentence(outcome: NoPlan) -> str:
     """Return why there is no plan, and whether waiting helps, in one sentence."""
     now = "no room now" if outcome.heals_by_itself else "nothing fits"
     return f"{now}. {outcome.problem.sentence()}"
@@ -296,7 +297,7 @@ def _objective(request: Request) -> str:
     limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
     which = "" if objective.statistic is Statistic.MEAN else f" ({objective.statistic})"
     said = [
-        f"{name} within {format_seconds(seconds)}{which}"
+        f"{name} within {format_limit(seconds)}{which}"
         for name, seconds in limits
         if seconds is not None
     ]

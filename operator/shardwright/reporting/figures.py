@@ -56,6 +56,17 @@ def format_seconds(seconds: float) -> str:
     return f"{format_count(seconds / unit, digits=2)} {name}"
 
 
+def format_limit(seconds: float) -> str:
+    """Return a duration that somebody stated, to the last digit.
+
+    >>> format_limit(1.05), format_limit(2), format_limit(0.0125), format_limit(1234.567)
+    ('1.05 s', '2.0 s', '12.5 ms', '1,234.567 s')
+    """
+    unit, name = (1, "s") if seconds >= 1 else (MILLISECOND, "ms")
+    stated = f"{seconds / unit:,.9g}"
+    return f"{max(stated, format_count(seconds / unit, digits=2), key=len)} {name}"
+
+
 def format_seconds_between(low: float, high: float) -> str:
     """Return a range of durations, both ends in the unit of the upper one.
 

@@ -13,7 +13,7 @@ from shardwright.hardware.prices import PriceBasis
 from shardwright.planning.phrases import PHRASES, h100s, price
 from shardwright.planning.report import Alternative, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
-from shardwright.reporting.due import Point, points
+from shardwright.reporting.due import DuePoint, points
 from shardwright.reporting.explanation import (
     Fact,
     cost_facts,
@@ -21,7 +21,7 @@ from shardwright.reporting.explanation import (
     holds,
     latency,
     pool_of,
-    refusal,
+    refusal_sentence,
     request_facts,
     serves,
     why_none,
@@ -42,7 +42,7 @@ _DOUBTS: Final[Mapping[LossKind, str]] = MappingProxyType(
         LossKind.NOT_DEPLOYABLE: "not deployable yet",
         LossKind.TIGHT: "tight, may not start",
         LossKind.FALLS_BEHIND: "falls behind",
-        LossKind.NO_HEADROOM: "no headroom",
+        LossKind.NO_HEADROOM: "little headroom",
         LossKind.QUEUES: "queues: {amount:,.0f} at once",
     }
 )
@@ -73,7 +73,7 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedLayouts:
     """A reason for having no plan, with the layout that missed by the least and its gap."""
 
     count: str
@@ -91,8 +91,8 @@ class Screen:
     facts: tuple[Fact, ...]
     rivals: tuple[Rival, ...]
     ruled_out: str
-    refusals: tuple[Refusal, ...]
-    points: tuple[Point, ...]
+    refusals: tuple[RefusedLayouts, ...]
+    points: tuple[DuePoint, ...]
 
 
 def screen_of(
@@ -125,7 +125,7 @@ def _refused(outcome: NoPlan, report: Report, request: Request | None) -> Screen
     return Screen(
         fits=False,
         short=False,
-        headline=refusal(outcome),
+        headline=refusal_sentence(outcome),
         facts=(*_asked(request), *why_none(outcome)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
@@ -134,14 +134,14 @@ def _refused(outcome: NoPlan, report: Report, request: Request | None) -> Screen
     )
 
 
-def _refusals(report: Report) -> Iterator[Refusal]:
+def _refusals(report: Report) -> Iterator[RefusedLayouts]:
     layouts = [item for item in report.excluded if item.code in PHRASES]
     for item in layouts:
         if near := item.nearest:
             said = ", ".join(filter(None, (short_layout(near.layout), near.gap)))
-            yield Refusal(count=f"{item.count:,}", rule=item.code, nearest=said)
+            yield RefusedLayouts(count=f"{item.count:,}", rule=item.code, nearest=said)
     if undivided := sum(item.count for item in layouts if item.nearest is None):
-        yield Refusal(count=f"{undivided:,}", rule="do not divide the model", nearest="-")
+        yield RefusedLayouts(count=f"{undivided:,}", rule="do not divide the model", nearest="-")
 
 
 def _asked(request: Request | None) -> Iterator[Fact]:

@@ -18,7 +18,7 @@ class Missed(StrEnum):
     """What a plan misses, in the words that follow it."""
 
     LOAD = "does not carry the load"
-    HEADROOM = "has no headroom for the load"
+    HEADROOM = "has too little headroom for the load"
     TTFT = "misses the limit on the time to first token"
     TPOT = "misses the limit on the time per token"
 
@@ -48,7 +48,7 @@ def behind(plan: Plan, request: Request) -> str:
     rate = request.workload.requests_per_second
     if rate is not None:
         if serves_rate(plan, request):
-            return f"just reaches {rate_of(rate)}, without headroom"
+            return f"just reaches {rate_of(rate)}, without enough headroom"
         return f"serves {_below(plan.performance.requests_per_second, rate)} of {rate_of(rate)}"
     one = replace(plan.layout, replicas=max(plan.layout.replicas, 1))
     offered = requests_per_replica(request.workload, one)

@@ -25,7 +25,7 @@ def where(plan: Plan, pool: Pool | None) -> str:
 
 def _each(plan: Plan, counts: Counter[str]) -> str:
     names = _some([short_name(name) for name in counts])
-    if len(plan.groups) == 1:
+    if 1 in (len(plan.groups), len(counts)):
         return f": {names}"
     if plan.nodes_per_replica > 1:
         return f", each over {plan.nodes_per_replica}: {names}"
@@ -53,14 +53,14 @@ def crossed_network(plan: Plan, pool: Pool | None) -> Link | None:
 
 
 def _some(said: list[str]) -> str:
-    """Return the first of several words and a count of the others.
+    """Return the first of several nodes and a count of the others.
 
     >>> _some(["a", "b", "c"]), _some(["a", "b", "c", "d"])
-    ('a, b, c', 'a, b and 2 more')
+    ('a, b, c', 'a, b and 2 more nodes')
     """
     if len(said) <= MOST_NAMES + 1:
         return ", ".join(said)
-    return f"{', '.join(said[:MOST_NAMES])} and {len(said) - MOST_NAMES:,} more"
+    return f"{', '.join(said[:MOST_NAMES])} and {len(said) - MOST_NAMES:,} more nodes"
 
 
 def short_name(name: str) -> str:

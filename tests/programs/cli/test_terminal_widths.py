@@ -109,7 +109,11 @@ def shown(text: str) -> list[str]:
 
 def without_commands(lines: list[str]) -> list[str]:
     """Return lines without the commands, whose parts stay whole to be copied."""
-    return [line for line in lines if not line.lstrip().startswith(("kubectl ", "-p '"))]
+    return [
+        line
+        for line in lines
+        if not line.lstrip().startswith(("kubectl ", "Next  kubectl ", "-f ", "-p '"))
+    ]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -207,15 +211,6 @@ def test_no_colour_in_a_terminal_that_wants_none() -> None:
     assert "\x1b[" not in in_terminal(
         80, "-m", "shardwright.cli.main", "gpus", variables={"NO_COLOR": "1"}
     )
-
-
-def test_a_plan_in_a_terminal_ends_with_the_page_that_explains_its_words() -> None:
-    words = ("-m", "shardwright.cli.main", *SCREENS[0].split())
-
-    *_, blank, last = [*shown(in_terminal(80, *words))][:-1]
-
-    assert (blank, last) == ("", "docs/reference/output.md explains each part and word")
-    assert (ROOT / last.split()[0]).is_file()
 
 
 def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
     "pod.network.attachments[0]": _network({"attachments": ["a"]}, {"attachments": ["b"]}),
+    "pod.network.plugins[0]": _network({}, {"plugins": ["EFA"]}),
     "pod.network.computeDomain": _network({}, {"computeDomain": "None"}),
     "pod.network.lockMemory": _network({}, {"lockMemory": True}),
     "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),

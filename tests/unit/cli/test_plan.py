@@ -182,7 +182,7 @@ def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: C
             "concurrency": 8,
             "prefixCacheHitPercent": 0,
         },
-        "engine": {"maxModelLen": 2048, "kvCacheQuantization": "FP8"},
+        "engine": {"kvCacheQuantization": "FP8"},
         "objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 80, "statistic": "Mean"},
         "parallelism": {"tensor": 2},
         "budget": {"gpus": 4},
@@ -606,7 +606,7 @@ def test_the_text_of_several_models_ends_with_a_line_for_each(
     assert rows[0].split()[1:5] == ["1", "x", "NVIDIA-H100-80GB-HBM3", "TP1"]
     assert rows[2].split()[1:] == ["-", "-", "-"]
     assert rows[3:5] == ["  busy: does not carry the load", "  large: InsufficientCapacity"]
-    assert rows[5].startswith("Next  shardwright explain -f ")
+    assert rows[5].startswith("Next  shardwright explain ")
 
 
 def test_the_text_of_one_model_has_no_table_of_models(files: Files, capsys: Capture) -> None:

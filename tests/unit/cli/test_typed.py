@@ -94,7 +94,7 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(capsys: 
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
-def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_beside_it_what_is_to_be_done_first(
+def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_says_what_is_to_be_done_first(
     capsys: Capture,
 ) -> None:
     """A pipe into kubectl hides the exit code."""
@@ -599,8 +599,8 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
 
     assert ABOUT_SLICES in both
     assert ABOUT_SLICES in alone
-    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, carry it" in alone
-    assert re.search(r"  9 slices .*  one slice, 9 replicas$", both, re.MULTILINE)
+    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, are enough" in alone
+    assert re.search(r"  9 slices .*  9 x TP1$", both, re.MULTILINE)
     assert _growth(alone)[0] == ["INSTANCES", "SLICES", "CARRY UP TO"]
     assert [row[1] for row in _growth(alone)[1:]][3] == "9"
     assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9

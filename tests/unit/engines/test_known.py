@@ -16,7 +16,7 @@ from shardwright.layouts.traits import (
 )
 
 ENGINES = sorted(BY_LOWER_NAME.values())
-NO_FIGURES = {"runs_on", "image"}
+NO_FIGURES = {"runs_on", "image", "unproven", "proven_first"}
 PARTS = (BatchRules, MemoryRules, CutRules, Repeats, EngineSupport, EngineOptions)
 
 

@@ -118,10 +118,10 @@ def test_what_is_shown_is_that_number(llama: tuple[dict[str, Any], Read]) -> Non
     assert (
         shown["plan.predicted.ttftMilliseconds"]
         == SECONDS(predicted["ttftMilliseconds"] / 1000)
-        == "1.8 s"
+        == "1.9 s"
     )
     assert shown["explanation.memory.0.weightsBytes"] == "47.3"
-    assert shown["explanation.links.0.busy"] == "10.0%"
+    assert shown["explanation.links.0.busy"] == "9.8%"
 
 
 def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:

@@ -30,8 +30,8 @@ def test_weights_that_no_node_has_the_disk_for_are_refused_with_the_way_out() ->
     assert not found.heals_by_itself
     assert found.problem.sentence() == (
         "spec.model.weights: 758.0 GiB of local disk for what each pod downloads must fit the "
-        "100.0 GiB that a node of h100-sxm-80gb-8x-400g has, 658.0 GiB short; closest is pipeline "
-        "16 on h100-sxm-80gb-8x-400g; keep downloads on a claim (spec.model.weights.cache), or "
+        "100.0 GiB that a node of h100-sxm-80gb-8x-400g has, 658.0 GiB short; closest is PP16 on "
+        "h100-sxm-80gb-8x-400g; keep downloads on a claim (spec.model.weights.cache), or "
         "take weights from one (pvc://)"
     )
 
@@ -54,9 +54,13 @@ def test_a_model_goes_to_the_nodes_with_the_disk_and_the_others_are_counted() ->
 
 def test_every_group_on_a_node_needs_a_disk_of_its_own() -> None:
     two, three = (
-        plan_of(report(dict.fromkeys(nodes, "40Gi"), **ALONE, replicas=3)).groups
+        plan_of(
+            report(dict.fromkeys(nodes, "40Gi"), **ALONE, replicas=3, rollout={"minGroups": 3})
+        ).groups
         if len(nodes) > 1
-        else report(dict.fromkeys(nodes, "40Gi"), **ALONE, replicas=3).outcome
+        else report(
+            dict.fromkeys(nodes, "40Gi"), **ALONE, replicas=3, rollout={"minGroups": 3}
+        ).outcome
         for nodes in ("ab", "a")
     )
 

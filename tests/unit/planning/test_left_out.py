@@ -70,7 +70,7 @@ BARRING: dict[str, tuple[Spec, Nodes]] = {
     "spec.parallelism.context": ({"parallelism": {"context": 8}}, h100_nodes(1)),
     "spec.objective.ttftMilliseconds": ({"objective": {"ttftMilliseconds": 1}}, h100_nodes(1)),
     "spec.objective.tpotMilliseconds": ({"objective": {"tpotMilliseconds": 1}}, h100_nodes(1)),
-    "spec.replicas": ({"replicas": 9}, h100_nodes(1)),
+    "spec.replicas": ({"replicas": 9, "rollout": {"minGroups": 9}}, h100_nodes(1)),
     "spec.engine.maxModelLen": (
         {**LARGER, "engine": {"maxModelLen": 131072}},
         [a_node("small", gpus=2)],

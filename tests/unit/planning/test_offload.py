@@ -241,7 +241,7 @@ def test_no_node_is_named_where_each_has_enough() -> None:
 
 
 def test_where_too_few_nodes_have_enough_the_number_is_what_is_refused() -> None:
-    found = of_two("215Gi", **one_gpu(replicas=9)).outcome
+    found = of_two("215Gi", **one_gpu(replicas=9, rollout={"minGroups": 9})).outcome
 
     assert isinstance(found, NoPlan)
     assert found.problem.code == "HostMemoryTooSmall"

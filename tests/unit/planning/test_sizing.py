@@ -12,7 +12,7 @@ from shardwright.planning.planner import Considered, choose, consider
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
 from shardwright.planning.select import UTILISATION
-from shardwright.planning.sizing import Instance, Step, front, instance_of, steps_of
+from shardwright.planning.sizing import InstanceLoad, LoadStep, front, instance_of, steps_of
 from shardwright.planning.survey import Surveyed
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 from tests.support.builders_reporting import a_reported_performance, a_reported_plan
@@ -34,7 +34,7 @@ def _planned(request: Request) -> tuple[Plan, Considered]:
     return plan, considered
 
 
-def _instance(request: Request) -> Instance:
+def _instance(request: Request) -> InstanceLoad:
     plan, considered = _planned(request)
     found = instance_of(plan, considered)
     assert found is not None
@@ -86,12 +86,12 @@ def test_the_planned_number_is_a_step_that_carries_the_load_and_the_first_that_d
 def test_steps_reach_twice_the_planned_instances_and_are_few() -> None:
     plan = a_reported_plan(layout=Layout(tensor=2, replicas=4))
 
-    steps = steps_of(plan, Instance(requests=10, rate=1.5), a_request())
+    steps = steps_of(plan, InstanceLoad(requests=10, rate=1.5), a_request())
 
     assert [step.instances for step in steps] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert steps[3] == Step(instances=4, gpus=8, load=40)
+    assert steps[3] == LoadStep(instances=4, gpus=8, load=40)
     many = replace(plan, layout=Layout(replicas=400))
-    assert len(steps_of(many, Instance(requests=10, rate=1.5), _at_rate(9))) == 8
+    assert len(steps_of(many, InstanceLoad(requests=10, rate=1.5), _at_rate(9))) == 8
 
 
 def _surveyed(tensor: int, tpot: float, output: float, *codes: str) -> Surveyed:

@@ -107,7 +107,7 @@ def short(subject: Subject, nodes: int) -> NoPlan:
 
 
 def test_the_nodes_that_are_told_suffice_and_one_less_does_not() -> None:
-    subject = a_subject(model=LARGE["model"], replicas=2)
+    subject = a_subject(model=LARGE["model"], replicas=2, rollout={"minGroups": 2})
 
     found = short(subject, 1)
 

@@ -87,7 +87,7 @@ def test_groups_restart_for_requests_that_their_engines_would_refuse() -> None:
     operator = a_served_model()
     before = pods(operator)
 
-    after = changed(operator, workload={"requestsPerSecond": 20, "inputTokens": 60_000})
+    after = changed(operator, workload={"requestsPerSecond": 4, "inputTokens": 60_000})
 
     assert before.items().isdisjoint(after.items())
 
@@ -172,3 +172,96 @@ def test_a_lost_node_costs_no_group_whose_number_the_plan_says(spec: dict[str, A
     operator.run(SETTLED)
 
     assert operator.status["ready"] == before
+
+
+SIXTY = {"workload": {"requestsPerSecond": 60}}
+"""A rate that twelve GPUs carry."""
+
+
+def short_of_room(**spec: Any) -> Operator:
+    """Return the operator of a model with that rate and room for eight groups."""
+    cluster = SmallCluster()
+    cluster.add_nodes(1)
+    operator = Operator(cluster, SIXTY | spec)
+    operator.run(SETTLED)
+    return operator
+
+
+def said(operator: Operator) -> dict[str, tuple[str, str]]:
+    return {
+        item["type"]: (item["status"], item["reason"]) for item in operator.status["conditions"]
+    }
+
+
+def test_a_planned_number_for_which_room_is_missing_serves_in_part_and_waits_in_line() -> None:
+    operator = short_of_room()
+    conditions = said(operator)
+
+    assert (len(pods(operator)), operator.status["ready"]) == (8, "8/12")
+    assert (operator.status["replicas"], operator.status["readyReplicas"]) == (12, 8)
+    assert {kind: conditions[kind] for kind in ("Ready", "PartlyPlaced", "Reconciling")} == {
+        "Ready": ("True", "Serving"),
+        "PartlyPlaced": ("True", "InsufficientCapacity"),
+        "Reconciling": ("True", "InsufficientCapacity"),
+    }
+    assert conditions["Stalled"][0] == "False"
+    assert "--replicas=12" in number_planned(operator)[1]
+
+
+def test_while_there_is_no_room_for_the_rest_nothing_is_written() -> None:
+    operator = short_of_room()
+    operator.written.clear()
+    operator.cluster.version += 1
+
+    operator.run(SETTLED)
+
+    assert operator.written == []
+
+
+def test_room_that_comes_adds_the_missing_groups_and_restarts_none() -> None:
+    operator = short_of_room()
+    before = pods(operator)
+    operator.cluster.add_nodes(1, first=1)
+
+    operator.run(SETTLED)
+
+    after = pods(operator)
+    assert (len(after), after.items() > before.items()) == (12, True)
+    assert (operator.status["ready"], "PartlyPlaced" in said(operator)) == ("12/12", False)
+
+
+def test_a_load_that_shrinks_into_the_room_drops_groups_and_waits_for_nothing() -> None:
+    operator = short_of_room()
+    before = pods(operator)
+
+    after = changed(operator, workload={"requestsPerSecond": 20})
+
+    assert (len(after), after.items() < before.items()) == (4, True)
+    assert "PartlyPlaced" not in said(operator)
+
+
+def test_a_budget_that_is_used_up_is_no_lack_of_room() -> None:
+    operator = short_of_room(budget={"gpus": 8})
+
+    assert (operator.status["ready"], "PartlyPlaced" in said(operator)) == ("8/8", False)
+
+
+def test_a_plan_that_is_only_shown_has_no_replicas_in_line() -> None:
+    operator = short_of_room(mode="PlanOnly")
+
+    assert (pods(operator), operator.status["replicas"]) == ({}, 0)
+    assert said(operator)["PartlyPlaced"][0] == "True"
+
+
+def test_a_stopped_model_starts_nothing_where_room_is_missing_for_its_number() -> None:
+    operator = short_of_room(replicas=0)
+    written = [getattr(write, "content", {}).get("kind") for write in operator.written]
+
+    assert ("StatefulSet" in written, operator.status["replicas"]) == (False, 0)
+    assert [ask.choice for ask in operator.asked] == ["Replan"]
+
+
+def test_too_few_groups_of_a_planned_number_do_not_start() -> None:
+    operator = short_of_room(rollout={"minGroups": 9})
+
+    assert (pods(operator), said(operator)["Ready"]) == ({}, ("False", "InsufficientCapacity"))

@@ -175,6 +175,29 @@ def test_a_new_model_runs_as_many_groups_as_the_quota_admits_if_they_are_enough(
     assert (ready(operator), len(uids(operator))) == (("True", "Serving"), 3)
 
 
+@pytest.mark.parametrize("number", [{}, {"replicas": 12}], ids=["planned", "given"])
+def test_a_quota_of_gpus_lets_in_as_many_groups_as_it_leaves_and_the_rest_once_it_is_raised(
+    number: dict[str, int],
+) -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    operator = Operator(cluster, {"workload": {"requestsPerSecond": 60}} | number)
+    allow(operator, GPUS, "6", "0")
+    operator.run(900)
+    before, partly = uids(operator), condition(operator, "PartlyPlaced")
+    operator.written.clear()
+    allow(operator, GPUS, "6", "6")
+    operator.run(900)
+    assert (ready(operator), len(before), operator.written) == (("True", "Serving"), 6, [])
+    assert (partly["reason"], partly["message"][:14]) == ("QuotaExceeded", "6 of 12 placed")
+
+    allow(operator, GPUS, "12", "6")
+    operator.run(900)
+
+    assert (ready(operator), len(uids(operator))) == (("True", "Serving"), 12)
+    assert uids(operator).items() > before.items()
+
+
 def test_pods_that_a_range_lets_no_more_in_stop_no_group_either() -> None:
     operator = two_groups("100Gi")
     before = uids(operator)

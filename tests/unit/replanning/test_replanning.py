@@ -709,7 +709,7 @@ def test_a_new_model_with_room_for_three_of_its_four_groups_is_planned_with_thre
     assert (found.short, found.placed) == (None, 3)
     assert found.lacks is not None
     assert found.lacks.problem.sentence().startswith(
-        "tensor 8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 3, 1 short"
+        "TP8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs, 0 free of 3, 1 short"
     )
 
 
@@ -822,3 +822,72 @@ def test_an_earlier_plan_comes_back_with_as_many_groups_as_have_a_place() -> Non
 
     assert found.record is not None
     assert (found.placed, found.record.plan.missing, found.short) == (2, 1, None)
+
+
+SIXTY = {"workload": {"requestsPerSecond": 60}}
+"""A rate that an 8B carries with twelve single GPUs."""
+
+
+def planned(nodes: int, **spec: Any) -> Replanned:
+    """Return the first plan for that rate, of as many groups as it needs, on so many nodes."""
+    subject = a_subject(**SIXTY | spec)
+    return plan_anew(subject, None, ground(subject, h100_nodes(nodes)))
+
+
+def test_a_planned_number_for_which_room_is_missing_is_planned_in_part_and_says_why() -> None:
+    found = planned(1)
+
+    assert found.record is not None
+    plan = found.record.plan
+    assert (plan.layout, plan.missing, plan.wanted) == (Layout(replicas=8), 4, 12)
+    assert (found.short, found.placed) == (None, 8)
+    assert found.lacks is not None
+    assert found.lacks.problem.sentence().startswith(
+        "TP1 needs room for 4 replicas with 1 free GPU each on h100-sxm-80gb-8x-400g, 0 fit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "placed", "missing"),
+    [
+        ({"budget": {"gpus": 8}}, 8, 0),
+        ({"budget": {"gpus": 10}}, 8, 2),
+        ({"budget": {"nodes": 1}}, 8, 0),
+        ({"workload": {"concurrency": 4}}, 1, 0),
+        ({"replicas": 0}, 0, 0),
+        ({"rollout": {"minGroups": 8}}, 8, 4),
+        ({"rollout": {"minGroups": 9}}, 0, 0),
+        ({"rollout": {"minGroups": 1000}}, 0, 0),
+    ],
+)
+def test_a_planned_number_lacks_what_the_load_needs_within_the_budget_once_enough_have_a_place(
+    spec: dict[str, Any], placed: int, missing: int
+) -> None:
+    found = planned(1, **spec)
+    plan = found.record.plan if found.record else None
+
+    assert (found.placed, plan.missing if plan else 0) == (placed, missing)
+    assert (found.lacks is None) == (missing == 0)
+
+
+def test_a_planned_number_grows_with_the_room_and_moves_no_group() -> None:
+    subject, record = a_subject(**SIXTY), planned(1).record
+    assert record is not None
+
+    same = rescaled(subject, record, stock(subject, [*h100_nodes(1), an_l40s_node("l40s")]))
+    grown = rescaled(subject, record, stock(subject, h100_nodes(2)))
+
+    assert (same.record, same.lacks is None) == (record, False)
+    assert grown.record is not None
+    assert grown.record.plan.groups[:8] == record.plan.groups
+    assert (grown.placed, grown.record.plan.missing, grown.lacks) == (12, 0, None)
+
+
+def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
+    record, stopped = planned(1).record, a_subject(**SIXTY, replicas=0)
+    assert record is not None
+
+    found = restore(stopped, record, record.plan, ground(stopped, h100_nodes(1)))
+
+    assert found.record is not None
+    assert (found.record.plan.groups, found.record.plan.missing) == ((), 0)

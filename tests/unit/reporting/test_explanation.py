@@ -46,7 +46,7 @@ def test_a_plan_is_said_in_one_line() -> None:
     ("served", "carries", "said"),
     [
         (20.0, True, ""),
-        (20.0, False, "; it has no headroom for the load"),
+        (20.0, False, "; it has too little headroom for the load"),
         (6.64, False, "; it does not carry the load"),
     ],
 )
@@ -141,12 +141,14 @@ def test_neighbouring_stages_that_are_alike_share_a_bar() -> None:
 
 
 def test_the_load_and_the_limits_are_said() -> None:
-    objective = Objective(optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05)
+    objective = Objective(optimize_for=OptimizeFor.LATENCY, ttft_seconds=1.05, tpot_seconds=0.0125)
 
     facts = explain(a_report(), request=a_reported_request(objective=objective)).facts
 
     assert _fact(facts, "Load") == "64 requests in flight, 2,048 input + 512 output tokens each"
-    assert _fact(facts, "Objective") == "Latency, first token within 2.0 s, each token within 50 ms"
+    assert (
+        _fact(facts, "Objective") == "Latency, first token within 1.05 s, each token within 12.5 ms"
+    )
 
 
 def test_an_explanation_says_how_many_requests_will_queue() -> None:
@@ -271,11 +273,18 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
     text = "".join(
         (files("shardwright.planning") / name).read_text()
-        for name in ("checks.py", "formats.py", "offload.py", "shapes.py")
+        for name in (
+            "capabilities.py",
+            "checks.py",
+            "disk.py",
+            "formats.py",
+            "offload.py",
+            "shapes.py",
+        )
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
-    of_nodes = {"NodeMemoryTooSmall"}
+    of_nodes = {"NodeDiskTooSmall", "NodeMemoryTooSmall"}
     assert codes - of_nodes == PHRASES.keys()
 
 

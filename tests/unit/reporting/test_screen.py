@@ -252,9 +252,10 @@ def test_the_most_important_comes_first_and_three_are_shown() -> None:
     [
         ((("a",),), 1, "1 node: a"),
         ((("a", "b"),), 2, "2 nodes: a, b"),
+        ((("a",),) * 8, 1, "8 on 1 node: a"),
         ((("a",),) * 8 + (("b",),) * 2, 1, "10 on 2 nodes: 8 on a, 2 on b"),
-        (tuple((f"n{i:02}",) for i in range(24)), 1, "24 on 24 nodes, 1 each: n00, n01 and 22 more"),
-        ((("a", "b"), ("c", "d")), 2, "2 on 4 nodes, each over 2: a, b and 2 more"),
+        (tuple((f"n{i:02}",) for i in range(24)), 1, "24 on 24 nodes, 1 each: n00, n01 and 22 more nodes"),
+        ((("a", "b"), ("c", "d")), 2, "2 on 4 nodes, each over 2: a, b and 2 more nodes"),
     ],
 )  # fmt: skip
 def test_replicas_are_counted_by_node(
