@@ -53,6 +53,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "missing": plan.missing or None,
         "nodes": len(planned_nodes(plan)),
         "gpus": plan.layout.gpus,
+        "replica_requests": plan.replica_requests or None,
         "pool": plan.pool,
         "product": plan.product,
         "resource": plan.resource,

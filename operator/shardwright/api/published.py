@@ -299,6 +299,11 @@ class ShownPlan(Shown):
     )
     nodes: Count | None = Field(default=None, description="Nodes of all replicas.")
     gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
+    replica_requests: Count | None = Field(
+        default=None,
+        description="Requests in flight that one replica just holds within the limits; without "
+        "limits, those that run at once.",
+    )
     pool: Name | None = Field(
         default=None, description="Nodes that it runs on: alike in everything that is planned with."
     )

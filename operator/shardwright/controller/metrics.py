@@ -254,6 +254,9 @@ class Metrics:
             "plan_running_requests",
             "Requests in work at once at the planned load, over all replicas.",
         )
+        self._held = new(
+            "plan_replica_requests", "Requests in flight that one replica just holds in time."
+        )
 
     def _lives(self) -> None:
         new = self._gauge
@@ -379,6 +382,8 @@ class Metrics:
         yield self._band, predicted.low, "low"
         yield self._band, predicted.high, "high"
         yield self._running, predicted.running_requests * plan.layout.replicas
+        if plan.replica_requests:
+            yield self._held, plan.replica_requests
         parts: defaultdict[str, float] = defaultdict(float)
         for part in predicted.decode_shares:
             parts[part.name] += part.seconds

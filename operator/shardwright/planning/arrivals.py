@@ -35,6 +35,9 @@ is not served.
 class Prices(Protocol):
     """The estimator of candidates."""
 
+    def under(self, workload: Workload) -> Estimator:
+        """Return the prices under so many requests in flight."""
+
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory of a candidate."""
 
@@ -72,6 +75,9 @@ class _Open:
         self._estimator, self._workload = estimator, workload
         self._under: dict[int, Estimator] = {}
         self._found: dict[tuple[object, ...], tuple[Estimator, Estimate]] = {}
+
+    def under(self, workload: Workload) -> Estimator:
+        return self._estimator.under(workload)
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         return self._settled(candidate)[0].memory(candidate)

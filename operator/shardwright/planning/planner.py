@@ -26,6 +26,7 @@ from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import keeps_up, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.drain import drain_seconds
+from shardwright.planning.held import held_requests
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
@@ -345,4 +346,5 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         claimed=pool.claimed,
         capacity=estimate.capacity,
         drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
+        replica_requests=held_requests(candidate, considered.judge.prices, request),
     )

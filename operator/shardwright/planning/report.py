@@ -112,7 +112,9 @@ class Plan:
     offered). ``missing`` is how many groups are wanted beside these and have no place: it predicts
     what these do alone. ``enough`` is what would carry a rate that this plan does not.
     ``drain_seconds`` is what running requests get to finish, ``disk_bytes`` the local disk that a
-    pod requests for its downloads (0: not planned).
+    pod requests for its downloads (0: not planned). ``replica_requests`` is how many requests in
+    flight one group just holds within the limits, without limits how many run at once (0: not one,
+    or not worked out).
     """
 
     layout: Layout
@@ -153,6 +155,7 @@ class Plan:
     enough: Enough | None = None
     drain_seconds: int = 0
     disk_bytes: int = 0
+    replica_requests: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

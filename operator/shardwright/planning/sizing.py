@@ -5,21 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.costs.estimator import Estimator
-from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.planning.checks import limit_violations
-from shardwright.planning.numbers import layout_on_pool, of, smallest
+from shardwright.planning.held import with_in_flight
+from shardwright.planning.numbers import layout_on_pool, of
 from shardwright.planning.planner import Considered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, Scale, assess
+from shardwright.planning.select import UTILISATION
 from shardwright.planning.survey import Surveyed
-
-MOST_IN_FLIGHT: Final = 4096
-"""Unit: requests of one instance, up to which it is asked how many it holds. Basis: assumed; the
-batches of engines are smaller.
-"""
 
 STEPS: Final = 8
 """Points of a curve over the load, up to twice the planned instances. Basis: chosen."""
@@ -58,25 +51,15 @@ class FrontPoint:
 
 def instance_of(plan: Plan, considered: Considered) -> InstanceLoad | None:
     """Return what one instance of a plan holds, None if not even one request."""
-    request = considered.request
-    one = _one(plan, considered)
-    estimator = Estimator(
-        considered.model,
-        request.workload,
-        considered.traits,
-        request.storage,
-        request.read_bytes_per_second,
-    )
-    beyond = smallest(
-        lambda number: not _holds(one, number, estimator, request), 1, MOST_IN_FLIGHT + 1
-    )
-    requests = (beyond or MOST_IN_FLIGHT + 1) - 1
+    requests = plan.replica_requests
     if requests == 0:
         return None
-    served = estimator.under(_in_flight(request, requests)).estimate(one).performance
+    load = with_in_flight(considered.request, requests).workload
+    prices = considered.judge.prices.under(load)
+    served = prices.estimate(_one(plan, considered)).performance
     most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
     rate = min(UTILISATION * most, served.requests_per_second)
-    return InstanceLoad(requests=requests, rate=max(rate, _share(plan, request)))
+    return InstanceLoad(requests=requests, rate=max(rate, _share(plan, considered.request)))
 
 
 def steps_of(plan: Plan, instance: InstanceLoad, request: Request) -> tuple[LoadStep, ...]:
@@ -106,17 +89,6 @@ def _one(plan: Plan, considered: Considered) -> Candidate:
     wanted = replace(plan.layout, replicas=1), plan.pool
     candidates = (verdict.candidate for verdict in considered.verdicts)
     return of(next(each for each in candidates if layout_on_pool(each) == wanted), 1)
-
-
-def _holds(one: Candidate, number: int, estimator: Estimator, request: Request) -> bool:
-    asked = replace(request, workload=_in_flight(request, number))
-    estimate = estimator.under(asked.workload).estimate(one)
-    carries = assess(one, estimate, Scale(request=asked, by_price=False)).carries_load
-    return carries and not any(limit_violations(estimate.performance, asked))
-
-
-def _in_flight(request: Request, number: int) -> Workload:
-    return replace(request.workload, concurrency=number, requests_per_second=None)
 
 
 def _share(plan: Plan, request: Request) -> float:

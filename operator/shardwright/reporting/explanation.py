@@ -309,6 +309,7 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
         Fact(label="Can serve", value=serves(plan, request)),
         Fact(label="Latency", value=latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
+        *_each(plan, request),
         *cost_facts(plan),
         *_stages(plan),
         Fact(label="Links", value=_links(plan, pool)),
@@ -388,6 +389,14 @@ def holds(plan: Plan) -> str:
     """Return how many tokens of K/V a replica holds, and how long a request may be."""
     kept = f"{format_count(plan.kv_tokens)} tokens per replica"
     return f"{kept}, longest request {plan.max_model_len:,}"
+
+
+def _each(plan: Plan, request: Request | None) -> Iterator[Fact]:
+    if plan.replica_requests:
+        limited = request is not None and request.objective.limited
+        how = "within the limits" if limited else "at once"
+        said = f"{format_plural(plan.replica_requests, 'request')} in flight {how}"
+        yield Fact(label="A replica holds", value=said)
 
 
 def _cache(plan: Plan, request: Request | None) -> str:

@@ -1,0 +1,40 @@
+"""How many requests in flight does one instance just hold?"""
+
+from dataclasses import replace
+from typing import Final
+
+from shardwright.layouts.layout import Candidate
+from shardwright.planning.arrivals import Prices
+from shardwright.planning.checks import limit_violations
+from shardwright.planning.numbers import of, smallest
+from shardwright.planning.request import Request
+from shardwright.planning.select import Scale, assess
+
+MOST_IN_FLIGHT: Final = 4096
+"""Unit: requests of one instance, up to which it is asked how many it holds. Basis: assumed; the
+batches of engines are smaller.
+"""
+
+
+def held_requests(candidate: Candidate, prices: Prices, request: Request) -> int:
+    """Return how many requests one instance of a candidate holds, all of them running and within
+    the limits; 0 if not even one.
+    """
+    one = of(candidate, 1)
+    beyond = smallest(
+        lambda number: not _holds(one, number, prices, request), 1, MOST_IN_FLIGHT + 1
+    )
+    return (beyond or MOST_IN_FLIGHT + 1) - 1
+
+
+def with_in_flight(request: Request, number: int) -> Request:
+    """Return a request with so many requests in flight instead of its load."""
+    load = replace(request.workload, concurrency=number, requests_per_second=None)
+    return replace(request, workload=load)
+
+
+def _holds(one: Candidate, number: int, prices: Prices, request: Request) -> bool:
+    asked = with_in_flight(request, number)
+    estimate = prices.under(asked.workload).estimate(one)
+    carries = assess(one, estimate, Scale(request=asked, by_price=False)).carries_load
+    return carries and not any(limit_violations(estimate.performance, asked))
