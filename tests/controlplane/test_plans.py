@@ -137,7 +137,8 @@ def test_a_page_is_shown_to_whom_its_namespace_is_and_says_what_explain_says(
         "links",
         "unusable",
         "facts",
-    )  # what else there is, and what of a node others hold
+        "costly",
+    )  # what else there is, what of a node others hold, and what an operator does not search for
     assert _without(document["explanation"], apart) == _without(explained["explanation"], apart)
 
     assert f'href="/plans/{namespace}/shown"' in fetch(pages, "/plans", mine)[1]

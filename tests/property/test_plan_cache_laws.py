@@ -168,8 +168,8 @@ def test_a_question_that_was_asked_before_is_not_planned_again() -> None:
     )
 
 
-def test_which_of_many_racks_are_taken_changes_no_question() -> None:
-    cache, subject = PlanCache(), SUBJECTS["small"]
+def test_which_of_many_racks_are_taken_changes_no_question_of_one_group() -> None:
+    cache, subject = PlanCache(), a_subject(replicas=1)
     whole = build_inventory(racks(40), (), terms=subject.terms)
     first = planned(cache, subject, whole)
 

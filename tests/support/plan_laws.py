@@ -292,7 +292,7 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
     """Of a quarter more load no less is served; and where the fewest GPUs are the goal, it never
-    costs less.
+    costs less; but over nodes, which are taken only if no instances inside them carry the load.
     """
     request = snapshot.question.request
     load = request.workload
@@ -315,7 +315,8 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
         if then < before * (1 - SLACK):
             yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
     fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
-    if fewest and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING):
+    alike = new.goes_over_nodes(request) <= old.goes_over_nodes(request)
+    if fewest and alike and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING):
         yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
 
 

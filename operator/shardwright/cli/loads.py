@@ -9,7 +9,8 @@ from itertools import product
 from typing import Any, Final
 
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.plan import PlanInputs, PlannedModel, question_of
+from shardwright.cli.plan import PlannedModel
+from shardwright.cli.plan_inputs import PlanInputs, question_of
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory

@@ -5,7 +5,8 @@ from argparse import Namespace
 from shardwright.cli.exits import Exit
 from shardwright.cli.loads import loads_around
 from shardwright.cli.output import print_text
-from shardwright.cli.plan import answers_to, drawn_explanation_of, exit_of, read_inputs
+from shardwright.cli.plan import answers_to, drawn_explanation_of, exit_of
+from shardwright.cli.plan_inputs import read_inputs
 from shardwright.documents import explanation_document
 from shardwright.errors import InputError, Problem
 from shardwright.pages.page import plan_page

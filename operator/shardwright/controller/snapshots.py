@@ -111,10 +111,11 @@ class Snapshots:
         return self._planner.note_lacking(lacking(self.absent_kinds))
 
     def note_unserved(self, kind: str) -> None:
-        """Note that the API server did not know the kind of a written object."""
+        """Note that the API server did not know the kind of a written object; plans learn of it
+        with the next :meth:`note_absent`.
+        """
         # A reader notices at its next LIST, which may be half an hour away.
         self._unserved[_alone(kind)] = monotonic()
-        self._planner.note_lacking(lacking(self.absent_kinds))
 
     @property
     def absent_kinds(self) -> frozenset[str]:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shardwright.costs.estimates import StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
@@ -42,7 +44,8 @@ def remedy(
     # Where the K/V is pinned, the pin is to blame.
     if closest.prices is None or asked.traits.options.kv_cache_bytes is not None:
         return problem.remedy
-    memory, larger = closest.prices.memory(closest.candidate), _larger(closest.candidate.pool)
+    memory = closest.prices.memory(closest.candidate)
+    larger = _larger(closest.candidate.pool, memory)
     if problem.code == "WeightsExceedMemory":
         return f"use {_either((larger, *_lighter(asked.model, memory)))}"
     if problem.code == "KvCacheTooSmall":
@@ -63,8 +66,8 @@ def _relief(asked: PlannerQuestion, tried: Iterable[Verdict]) -> str:
 
 
 def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
-    stage = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
-    short = stage.request_bytes - stage.kv_cache_bytes
+    stage = _fullest(memory)
+    short = _short(stage)
     if stage.adapter_bytes > short:
         yield "fewer adapters"
     stored = stage.weights_bytes - stage.adapter_bytes - stage.draft_bytes
@@ -82,9 +85,23 @@ def _shorter(load: Workload, kv_tokens: int) -> str:
     return f"plan for inputTokens and outputTokens of {kv_tokens:,} together"
 
 
-def _larger(pool: Pool) -> str:
-    """Slices are never joined, so there a larger slice helps, too."""
-    return "a larger migProfile" if pool.gpu.mig_profile else "GPUs with more memory"
+def _fullest(memory: ReplicaMemory) -> StageMemory:
+    return min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
+
+
+def _short(stage: StageMemory) -> float:
+    return stage.request_bytes - stage.kv_cache_bytes
+
+
+def _larger(pool: Pool, memory: ReplicaMemory) -> str:
+    """Slices are never joined, so there a larger slice helps, too; beyond the largest GPU only more
+    of them do.
+    """
+    if pool.gpu.mig_profile:
+        return "a larger migProfile"
+    largest = max(gpu.memory_bytes for gpu in load_gpus().values())
+    enough = pool.gpu.memory_bytes + _short(_fullest(memory)) <= largest
+    return "GPUs with more memory" if enough else "more GPUs per replica"
 
 
 def _either(ways: Iterable[str]) -> str:

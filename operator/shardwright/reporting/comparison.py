@@ -24,6 +24,10 @@ _SAME: Final = 0.005
 
 def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[Line]:
     """Return the figures of a pinned plan over those of the best one, and what these gain."""
+    said = paragraph(comparison_sentence(found), width=width, first=[Span("  ")])
+    title = line(Span("Beside the best layout", Role.SECTION))
+    if found.standing is Standing.BEST:
+        return [title, *said]
     rate = found.best.capacity is not None
     rows = [_row("best", found.best)]
     if isinstance(pinned, Plan):
@@ -32,11 +36,7 @@ def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[L
     end = None if priced else -1
     serves = "serves at most" if rate else "output"
     header = ("", "layout", "GPUs", serves, "first token", "per token", "per M tokens")[:end]
-    return [
-        line(Span("Beside the best layout", Role.SECTION)),
-        *table(header, [row[:end] for row in rows], width=width),
-        *paragraph(comparison_sentence(found), width=width, first=[Span("  ")]),
-    ]
+    return [title, *table(header, [row[:end] for row in rows], width=width), *said]
 
 
 def comparison_sentence(found: Comparison) -> str:

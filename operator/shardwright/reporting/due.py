@@ -25,9 +25,9 @@ class Due(StrEnum):
     """A thing to do before a plan is applied, the most important first."""
 
     NOT_DEPLOYABLE = "NotDeployable"
+    NOT_CARRIED = "NotCarried"
     GATED = "Gated"
     CACHE_TOO_SMALL = "CacheTooSmall"
-    NOT_CARRIED = "NotCarried"
     TIGHT = "Tight"
     PODS_UNKNOWN = "PodsUnknown"
     NETWORK_MISSED = "NetworkMissed"

@@ -719,7 +719,7 @@ def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
     assert main([*command[1:], "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]["plan"]
     assert planned["carriesLoad"]
-    assert f"{planned['gpus']} x B200-SXM-180GB carry it" in out
+    assert f"{planned['gpus']} x B200-SXM-180GB are enough" in out
 
 
 def test_the_command_that_size_ends_with_repeats_what_was_given(

@@ -12,6 +12,7 @@ import pytest
 from shardwright.controller.cluster_cache import ClusterCache
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.queue import Key, Priority
+from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -26,6 +27,7 @@ from tests.support.builders_reconcile import NOON, a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
 from tests.support.builders_store import a_pod, a_set, children, nodes, pods
 from tests.support.inline import Inline
+from tests.support.memory_api import MemoryApi
 
 
 def a_catalogue(name: str = "us/ours") -> str:
@@ -49,6 +51,14 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(tmp_pa
     file.unlink()
     file.mkdir()  # what is there cannot be opened
     assert not planner.reload()
+
+
+def test_a_kind_that_a_write_finds_unserved_is_news_for_the_plans_of_all_models() -> None:
+    cache = ClusterCache()
+    snapshots = Snapshots(MemoryApi(), cache, PlanBroker(cache, Inline()), SetForAll())
+    assert not snapshots.note_absent(frozenset())
+    snapshots.note_unserved("ComputeDomain")
+    assert [snapshots.note_absent(frozenset()) for _ in range(2)] == [True, False]
 
 
 def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def remedy(model: str, gpu: Gpu | str, gpus: int, request: Request | None = None
     [
         ("llama-405b", WIDE, 8, "use GPUs with more memory or 8-bit weights"),
         ("llama-405b", WIDE, 4, "use GPUs with more memory or 4-bit weights"),
-        ("llama-405b", WIDE, 1, "use GPUs with more memory"),
+        ("llama-405b", WIDE, 1, "use more GPUs per replica"),
         ("llama-70b-fp8", "L4-24GB", 1, "use GPUs with more memory"),
     ],
 )
