@@ -293,7 +293,7 @@ def test_a_model_that_comes_where_there_is_little_room_has_its_conditions() -> N
 
 def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
     fresh, begun_again = (replace(SERVES, outage_seconds=None), replace(WAITS, outage_seconds=95))
-    plan = a_plan(layout=LAYOUT)
+    plan = a_plan(layout=LAYOUT, replica_requests=181)
     counts = [
         len(
             list(
@@ -312,7 +312,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [39, 39 + 1, 39 + 5, 39 + 5, 39 + 5 + 1 + 1]
+    assert counts == [41, 41 + 1, 41 + 5, 41 + 5, 41 + 5 + 1 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:
