@@ -9,6 +9,7 @@ import pytest
 
 from shardwright.costs.estimates import Estimate, Performance, TimeShare
 from shardwright.costs.memory import ReplicaMemory
+from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placing import place
@@ -65,6 +66,10 @@ class _Known:
 
     def __init__(self, estimate: Estimate) -> None:
         self._estimate = estimate
+
+    def under(self, workload: Workload) -> "_Known":
+        del workload
+        return self
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
