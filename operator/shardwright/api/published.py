@@ -301,8 +301,8 @@ class ShownPlan(Shown):
     gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
     replica_requests: Count | None = Field(
         default=None,
-        description="Requests in flight that one replica just holds within the limits; without "
-        "limits, those that run at once.",
+        description="Requests in flight that one replica just holds within the limits; if there "
+        "are none, those that run at once.",
     )
     pool: Name | None = Field(
         default=None, description="Nodes that it runs on: alike in everything that is planned with."

@@ -35,7 +35,7 @@ is not served.
 class Prices(Protocol):
     """The estimator of candidates."""
 
-    def under(self, workload: Workload) -> Estimator:
+    def under(self, workload: Workload) -> "Prices":
         """Return the prices under so many requests in flight."""
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:

@@ -219,6 +219,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             warnings=care,
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
+            replica_requests=held_requests(best.candidate, considered.judge.prices, request),
             missing=_without_room(best, request),
             disk_bytes=disk.request_bytes(best.candidate, request.disk_bytes),
         ),
@@ -346,5 +347,4 @@ def _plan(best: FeasibleCandidate, considered: Considered, why: tuple[str, ...])
         claimed=pool.claimed,
         capacity=estimate.capacity,
         drain_seconds=drain_seconds(estimate.performance, memory.limits.model_len),
-        replica_requests=held_requests(candidate, considered.judge.prices, request),
     )

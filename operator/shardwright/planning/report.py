@@ -113,8 +113,8 @@ class Plan:
     what these do alone. ``enough`` is what would carry a rate that this plan does not.
     ``drain_seconds`` is what running requests get to finish, ``disk_bytes`` the local disk that a
     pod requests for its downloads (0: not planned). ``replica_requests`` is how many requests in
-    flight one group just holds within the limits, without limits how many run at once (0: not one,
-    or not worked out).
+    flight one group just holds within the limits; if there are none, how many run at once (0: not
+    one, or not worked out).
     """
 
     layout: Layout

@@ -68,6 +68,10 @@ class _Known:
     def __init__(self, estimate: Estimate) -> None:
         self._estimate = estimate
 
+    def under(self, workload: Workload) -> "_Known":
+        del workload
+        return self
+
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
 

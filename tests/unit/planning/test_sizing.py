@@ -55,6 +55,7 @@ def test_an_instance_holds_as_many_requests_as_stay_within_the_limit_and_no_more
 
     held = _instance(request).requests
 
+    assert held == _planned(request)[0].replica_requests
     assert _tpot(request, held) <= 0.015 < _tpot(request, held + 1)
 
 
