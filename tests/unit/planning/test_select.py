@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimates import Estimate, Performance, TimeShare
-from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
@@ -74,9 +73,6 @@ class _Known:
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
-
-    def under(self, workload: Workload) -> Estimator:
-        raise AssertionError(f"who selects asks for no other load than {workload}")
 
     def lengthened(self, candidate: Candidate) -> ReplicaMemory:
         return self.memory(candidate)
