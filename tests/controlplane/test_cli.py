@@ -269,7 +269,7 @@ def test_the_operator_plans_for_who_may_not_list_nodes(
 
     assert main(["plan", "--server", "-f", model, "-n", namespace, "--kubeconfig", kubeconfig]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    assert said.startswith("small: TP1 on 1 NVIDIA-H100-80GB-HBM3 of 1 node\n")
     assert "you may not list them: GPUs of others" in said
     assert "is gated, and no token is named" in " ".join(said.split())
     too_large = files.manifests(a_manifest("large", parallelism={"tensor": 8, "pipeline": 4}))

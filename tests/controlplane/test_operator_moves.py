@@ -212,7 +212,7 @@ def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
         "PlanStale",
         interval=1,
     )
-    assert stale(models)["message"].startswith("tensor 8 on ")
+    assert stale(models)["message"].startswith("TP8 on ")
     assert layout_of(models)["tensor"] == 4
 
 

@@ -53,8 +53,10 @@ def manifest(
     weights: str | None = None,
 ) -> str:
     """What a user types: few lines, of which the last says what is wanted; `further` ones only to
-    break or change it.
+    break or change it. One group: the K/V of these engines is far too small for a planned load.
     """
+    said = " ".join((line, *further))
+    one = () if "replicas:" in said else ("  replicas: 1",)
     source = weights or f"uri: pvc://models/{path}"
     return "\n".join(
         (
@@ -65,6 +67,7 @@ def manifest(
             f"  model: {{id: {model}, weights: {{{source}}}}}",
             f"  {line}",
             *(f"  {more}" for more in further),
+            *one,
         )
     )
 
