@@ -139,11 +139,8 @@ def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(
     }
 
     assert (moved, at_home, restored) == ("128", "true", True)
-    output = facts["Output"].removeprefix("about ").partition(" (")[0]
-    assert (
-        said
-        == f"tensor 8 x pipeline 2\non 16 GPUs of {facts['Pool']}: {output}, {facts['Latency']}."
-    )
+    output = facts["Can serve"].partition(" (")[0]
+    assert said == f"TP8·PP2\non 16 GPUs of {facts['Pool']}: {output}, {facts['Latency']}."
 
 
 def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
