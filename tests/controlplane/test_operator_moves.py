@@ -196,7 +196,7 @@ def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
         models.wait_ready(name)
     models.create("hog", parallelism={"tensor": 2, "pipeline": 1})
     models.wait_ready("hog")
-    models.create("llama", replan="Always", objective={"optimizeFor": "Latency"})
+    models.create("llama", replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
     assert models.wait_ready("llama")["status"]["plan"]["layout"]["tensor"] == 2
 
     for name in ("first", "second"):

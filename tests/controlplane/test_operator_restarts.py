@@ -107,6 +107,7 @@ def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_rest
     models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
     models.wait_ready("large")
     served = {
+        "groups_placed": 1,
         "groups_wanted": 1,
         "groups_ready": 1,
         "groups_serving": 1,

@@ -214,7 +214,9 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(
     cluster: ControlPlane, namespace: str
 ) -> None:
     path = f"{RESOURCES.replace('default', namespace)}/llama"
-    cluster.api.create(path.removesuffix("/llama"), a_sharded_model(namespace=namespace))
+    cluster.api.create(
+        path.removesuffix("/llama"), a_sharded_model(namespace=namespace, replicas=1)
+    )
     ready = Condition(
         type=ConditionType.READY, status=False, reason=Reason.PROGRESSING, observed_generation=1
     )
