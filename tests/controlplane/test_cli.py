@@ -271,7 +271,7 @@ def test_the_operator_plans_for_who_may_not_list_nodes(
     said = capsys.readouterr().out
     assert said.startswith("small: TP1 on 1 NVIDIA-H100-80GB-HBM3 of 1 node\n")
     assert "you may not list them: GPUs of others" in said
-    assert "is gated, and no token is named" in " ".join(said.split())
+    assert "gated: accept its terms on the hub" in " ".join(said.split())
     too_large = files.manifests(a_manifest("large", parallelism={"tensor": 8, "pipeline": 4}))
     assert (
         main(

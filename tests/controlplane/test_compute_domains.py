@@ -27,9 +27,18 @@ def rack(fleet: Fleet) -> list[str]:
 
 
 @pytest.fixture
-def driver(control_plane: ControlPlane, rack: list[str]) -> Iterator[None]:
+def driver(control_plane: ControlPlane, rack: list[str], models: Models) -> Iterator[None]:
+    """The driver, once the operator knows that there is one."""
     with NvidiaDriver(control_plane, rack):
+        models.create("probe", LARGE, mode="PlanOnly", **OVER_TRAYS)
+        wait_for(lambda: _tensor_link(models) == "NVLink5 NVL72", 60, "the kind to be seen")
+        models.delete("ShardedModel", "probe")
         yield
+
+
+def _tensor_link(models: Models) -> str:
+    plan = models.get("ShardedModel", "probe").get("status", {}).get("plan", {})
+    return str(plan.get("placement", {}).get("tensorLink", ""))
 
 
 def claims(models: Models, control_plane: ControlPlane) -> list[dict[str, Any]]:
