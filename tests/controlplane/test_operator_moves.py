@@ -19,6 +19,9 @@ from tests.support.places import lose, nodes_of, wait_stale, wait_stays
 
 pytestmark = pytest.mark.controlplane
 
+EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+"""Large enough that two and four GPUs are each worth it for speed."""
+
 H100 = "h100-8x-dell-xe9680"
 PACE = 30
 
@@ -196,7 +199,7 @@ def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
         models.wait_ready(name)
     models.create("hog", parallelism={"tensor": 2, "pipeline": 1})
     models.wait_ready("hog")
-    models.create("llama", replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
+    models.create("llama", EIGHT, replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
     assert models.wait_ready("llama")["status"]["plan"]["layout"]["tensor"] == 2
 
     for name in ("first", "second"):
