@@ -30,15 +30,17 @@ def rack(fleet: Fleet) -> list[str]:
 def driver(control_plane: ControlPlane, rack: list[str], models: Models) -> Iterator[None]:
     """The driver, once the operator knows that there is one."""
     with NvidiaDriver(control_plane, rack):
-        models.create("probe", LARGE, mode="PlanOnly", **OVER_TRAYS)
-        wait_for(lambda: _tensor_link(models) == "NVLink5 NVL72", 60, "the kind to be seen")
-        models.delete("ShardedModel", "probe")
+        wait_for(lambda: _is_seen(models), 60, "the kind to be seen")
         yield
 
 
-def _tensor_link(models: Models) -> str:
-    plan = models.get("ShardedModel", "probe").get("status", {}).get("plan", {})
-    return str(plan.get("placement", {}).get("tensorLink", ""))
+def _is_seen(models: Models) -> bool:
+    # A plan stays when the kind comes, so each look asks with a model of its own.
+    models.create("probe", LARGE, mode="PlanOnly", **OVER_TRAYS)
+    plan = wait_for(lambda: models.get("ShardedModel", "probe")["status"]["plan"], 30, "a plan")
+    models.delete("ShardedModel", "probe")
+    wait_for(lambda: models.find("ShardedModel", "probe") is None, 30, "the probe to go")
+    return str(plan["placement"]["tensorLink"]) == "NVLink5 NVL72"
 
 
 def claims(models: Models, control_plane: ControlPlane) -> list[dict[str, Any]]:

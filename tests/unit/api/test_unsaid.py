@@ -20,6 +20,7 @@ WITHOUT_DUTIES = [
     for part in _parts()
     # What the command line reads of a case has duties of its own.
     if part.__module__.startswith("shardwright.api.")
+    and part.__module__ != "shardwright.api.case"
     and not any(field.is_required() for field in part.model_fields.values())
 ]
 
