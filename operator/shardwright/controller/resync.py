@@ -11,8 +11,8 @@ from time import time
 from typing import Final
 
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.cluster.sources import project_model
 from shardwright.controller.cluster_cache import ClusterCache, base_key
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key

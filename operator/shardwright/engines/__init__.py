@@ -7,6 +7,6 @@ users' options are checked: ``option_tables`` list what the engine's own parser 
 reason and the way out.
 
 A deployable engine is one folder (``traits``, ``arguments``, ``environment``, ``policy``,
-``releases`` and its tables in ``data``), named in ``engine``; its scripts are in ``rendering``. A
+``releases`` and its tables in ``data``), named in ``registry``; its scripts are in ``rendering``. A
 new engine version is a new table and the traits that differ.
 """

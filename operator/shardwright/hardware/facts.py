@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.hardware.domains import Domain
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import Taint
+from shardwright.hardware.topology import Domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.annotations import HELD_BACK, read_annotations
+from shardwright.reconcile.annotations import HELD_BACK, UNSCHEDULABLE_SECONDS, read_annotations
+from shardwright.reconcile.drift import made_anew
 from shardwright.reconcile.group import Group
-from shardwright.reconcile.immutable import made_anew
-from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
-from shardwright.reconcile.members import Member
+from shardwright.reconcile.members import GroupState, Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
-from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names

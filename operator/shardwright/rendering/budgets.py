@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from shardwright.costs.loading import WHOLE, Storage, distinct_nodes, read_speed
+from shardwright.costs.host import WHOLE, Storage, distinct_nodes, read_speed
 from shardwright.planning.report import Plan
 from shardwright.units import GIB, MIB, format_bytes
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.costs.host import RAY_STORE_BYTES
-from shardwright.engines.engine import EngineDefinition
+from shardwright.engines.registry import EngineDefinition
 from shardwright.planning.drain import LEAST_SECONDS
 from shardwright.rendering import budgets, group_token, ray, ssh
 

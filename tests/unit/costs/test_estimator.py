@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimator import Estimator, estimate
-from shardwright.costs.loading import Storage, loading_time
+from shardwright.costs.host import Storage, loading_time
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.planner import make_plan

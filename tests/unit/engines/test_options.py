@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.engines import option_tables, options
-from shardwright.engines.engine import check_admission
+from shardwright.engines.registry import check_admission
 from shardwright.engines.vllm.policy import POLICY, RULES
 from tests.support.command_lines import read_arguments
 from tests.support.option_values import check_value

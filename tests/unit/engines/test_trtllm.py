@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shardwright.engines import option_tables, options, versions
-from shardwright.engines.engine import TENSORRT_LLM, check_admission
-from shardwright.engines.serving import Serving
+from shardwright.engines.launch import Serving
+from shardwright.engines.registry import TENSORRT_LLM, check_admission
 from shardwright.engines.trtllm import arguments as trtllm
 from shardwright.engines.trtllm.policy import POLICY, RULES
 from shardwright.errors import Problem

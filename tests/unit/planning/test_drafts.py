@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from shardwright.layouts.engine_traits import Drafter, EngineTraits
 from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems

@@ -10,7 +10,7 @@ from shardwright.hardware.untrusted import whole_bytes
 from shardwright.reconcile.writes import DropRevision, KeepRevision
 from shardwright.rendering import budgets, place
 from shardwright.rendering import pod as rendering
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.units import GIB

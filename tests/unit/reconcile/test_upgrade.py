@@ -17,9 +17,9 @@ from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
+from shardwright.rendering.bundle import ASKED_HASH, TEMPLATE_HASH
 from shardwright.rendering.fixes import Fix
-from shardwright.rendering.hashing import ASKED_HASH, TEMPLATE_HASH
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import a_record, crashed
 from tests.support.builders_resource import a_sharded_model
