@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.node_settings import AUTOSCALED_POOLS, GPUS, DescribedPools, StatedGpus
-from shardwright.api.schema import Schema, spec_schema, structural
+from shardwright.api.schema import spec_schema
 from shardwright.api.spec import OF_ONE_MODEL
+from shardwright.api.structural import Schema, structural
 
 
 def defaults_schema() -> Schema:

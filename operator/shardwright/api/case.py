@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from shardwright.api.parts import Part
-from shardwright.api.schema import structural
 from shardwright.api.spec import Workload
+from shardwright.api.structural import structural
 from shardwright.api.violations import Schema, explain
 from shardwright.costs.workload import Arrival
 from shardwright.engines.registry import BY_LOWER_NAME

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from shardwright.api.schema import structural
+from shardwright.api.structural import structural
 from shardwright.api.weights_source import FORMS
 from shardwright.errors import InputError, Problem, hint_for, nearest
 

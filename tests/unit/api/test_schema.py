@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from shardwright.api.rules import RULES
-from shardwright.api.schema import crd, crd_yaml, spec_schema, status_schema, structural
+from shardwright.api.schema import crd, crd_yaml, spec_schema, status_schema
+from shardwright.api.structural import structural
 
 KEPT = Path(__file__).parents[3] / "crds" / "shardwright.io_shardedmodels.yaml"
 
