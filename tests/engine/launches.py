@@ -16,8 +16,7 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.engines.launch import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
-from shardwright.layouts.engine_traits import DraftMethod
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.modelspec.catalogue import find_model
 from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.planner import make_plan

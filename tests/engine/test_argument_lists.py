@@ -11,8 +11,7 @@ from shardwright.engines.launch import attention_replicas_per_pod
 from shardwright.engines.options import read_pins
 from shardwright.engines.vllm.arguments import DATA_PARALLEL_PORT
 from shardwright.engines.vllm.policy import POLICY
-from shardwright.layouts.engine_traits import DraftMethod
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.modelspec.read import read_model
 from shardwright.rendering.volumes import adapter_folders
 from tests.engine.launches import VERSIONS, Launch, has_weights_that_draft, launches

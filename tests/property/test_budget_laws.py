@@ -12,8 +12,7 @@ from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.working_memory import Device, activation_bytes
 from shardwright.costs.workload import Limits, Workload
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, vllm_traits

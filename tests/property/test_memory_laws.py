@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from shardwright.costs.kvcache import kv_bytes_per_token, kv_cache
 from shardwright.costs.weight_bytes import load_bytes_per_node, stage_weight_parts
-from shardwright.layouts.engine_traits import Remainder
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import Layout, Remainder
 from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import GroupedAttention, ModelSpec
 from shardwright.planning.shapes import shape_problems

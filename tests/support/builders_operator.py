@@ -34,14 +34,13 @@ from shardwright.cluster.sources import (
 )
 from shardwright.cluster.store import Changes
 from shardwright.controller.cluster_cache import ClusterCache
-from shardwright.controller.event_handlers import EventHandlers
+from shardwright.controller.event_handlers import EventHandlers, Resync
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.controller.queue_workers import NotAllTakenError
 from shardwright.controller.reconciler import Parts as ReconcilerParts
 from shardwright.controller.reconciler import Reconciler, SteadyClock
-from shardwright.controller.resync import Resync
 from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.quotas import read_quota, read_ranges

@@ -13,8 +13,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link, load_gpus
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
 from shardwright.hardware.topology import RDMA_LATENCY_SECONDS
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.layout import EngineTraits, SearchSpace
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
 from shardwright.planning.request import Objective, OptimizeFor, Request

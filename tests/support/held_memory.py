@@ -4,8 +4,7 @@ from shardwright.costs.memory import Frame, ReplicaMemory, lengthened, memory_un
 from shardwright.costs.weight_bytes import stage_weight_parts
 from shardwright.costs.working_memory import Device
 from shardwright.costs.workload import Workload
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shardwright.engines.option_tables import Option, option_table
+from shardwright.engines.policy import Option, option_table
 from shardwright.engines.vllm.arguments import FAMILIES
 from shardwright.engines.vllm.policy import POLICY, RULES
 

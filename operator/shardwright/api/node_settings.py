@@ -41,8 +41,7 @@ from shardwright.hardware.gpus import (
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.provisioning import HOSTNAME, AutoscaledPool
-from shardwright.hardware.slices import is_slice
-from shardwright.hardware.suitability import RESOURCES
+from shardwright.hardware.suitability import RESOURCES, is_slice
 from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIGA, MIB, TERA
 

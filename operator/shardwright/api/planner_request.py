@@ -15,8 +15,7 @@ from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
-from shardwright.layouts.engine_traits import AdapterSlots, Drafter, DraftMethod
-from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.layout import AdapterSlots, Drafter, DraftMethod, SearchSpace
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 

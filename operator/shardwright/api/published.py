@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from pydantic.alias_generators import to_camel
 
 from shardwright.costs.estimates import StageMemory, TimeShare
-from shardwright.hardware.prices import GpuPrice
+from shardwright.hardware.gpus import GpuPrice
 from shardwright.planning.phrases import price
 from shardwright.planning.report import Alternative, Exclusion, Loss, LossKind, Plan, Report
 from shardwright.sinks import in_status, in_status_lines

@@ -18,9 +18,8 @@ from shardwright.cli.output import (
     widest_that_fits,
     width_of_output,
 )
-from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
+from shardwright.hardware.gpus import Gpu, PriceBasis, load_gpus, relative_price, search_ids
 from shardwright.hardware.identity import VENDORS
-from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.hardware.untrusted import mapping
 from shardwright.modelspec.catalogue import find_model, known_ids, listing_of
 from shardwright.modelspec.config_json import CONFIG_FILE

@@ -36,9 +36,9 @@ from shardwright.cluster.resources import (
 )
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.hardware.capabilities import lacking
+from shardwright.hardware.facts import GpuUsage, read_pod
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.nodes import PublishedDevices, read_published
-from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.untrusted import mappings
 from shardwright.modelspec.config_json import folder_text
 from shardwright.reconcile.observed import controller_uid

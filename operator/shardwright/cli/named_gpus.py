@@ -17,7 +17,7 @@ from shardwright.cli.output import print_note
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
-from shardwright.hardware.slices import (
+from shardwright.hardware.suitability import (
     PRODUCT_LABEL,
     has_profile,
     is_profile,

@@ -31,8 +31,7 @@ from shardwright.hardware.gpus import DEVICES_PER_PACKAGE, Gpu, find_gpu
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.hardware.topology import read_domain, read_network
 from shardwright.hardware.untrusted import raw_node
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.layouts.placing import Shelf
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import stored_as

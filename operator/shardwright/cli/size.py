@@ -34,8 +34,7 @@ from shardwright.cli.plan_forms import plan_command, said_of_rows
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
-from shardwright.hardware.gpus import Stated
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
+from shardwright.hardware.gpus import GpuPrice, PriceBasis, Stated, relative_price
 from shardwright.pipeline.documents import request_document
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.phrases import copies

@@ -14,7 +14,7 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.cli.inputs import Given, name_the_file
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import GpuUsage, NodeFacts, read_claimed
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import (
@@ -24,7 +24,6 @@ from shardwright.hardware.nodes import (
     read_pod,
     read_published,
 )
-from shardwright.hardware.pods import GpuUsage, read_claimed
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.labels import KIND

@@ -27,7 +27,7 @@ from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.cli.inputs import missing_files
 from shardwright.cli.quantities import duration_of
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.slices import named_profile
+from shardwright.hardware.suitability import named_profile
 
 if TYPE_CHECKING:
     from shardwright.api.resource import ShardedModel

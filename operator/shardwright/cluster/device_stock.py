@@ -13,10 +13,9 @@ from typing import Generic, TypeVar
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.ledger import Ledger, OwnerKey
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage, read_devices
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import GpuUsage, NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import BareNode
-from shardwright.hardware.pods import GpuUsage
 
 NodeEntry = NodeFacts | NodeExclusion
 Entries = Mapping[str, NodeEntry | None]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.facts import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.rendering.names import generation_of
 

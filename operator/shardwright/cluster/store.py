@@ -28,8 +28,8 @@ from shardwright.cluster.sources import (
     project_config_map,
 )
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
+from shardwright.hardware.facts import is_held
 from shardwright.hardware.nodes import BareNode, GpuUsage, NodeFacts
-from shardwright.hardware.pods import is_held
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.reconcile.quotas import Allowance, Priorities, PriorityClass, Quota, Range

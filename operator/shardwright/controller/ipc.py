@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, Node
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec, interned
 from shardwright.resolving.subject import Administration
 from shardwright.units import MIB

@@ -24,7 +24,7 @@ from shardwright.cluster.permissions import (
 from shardwright.cluster.reports import Recorder
 from shardwright.cluster.store import Changes
 from shardwright.controller.cluster_cache import ClusterCache
-from shardwright.controller.event_handlers import FREED_SECONDS, EventHandlers
+from shardwright.controller.event_handlers import FREED_SECONDS, EventHandlers, Resync
 from shardwright.controller.fetches import own_fetcher
 from shardwright.controller.files import Watched
 from shardwright.controller.leadership import Leadership, Pulse
@@ -37,7 +37,6 @@ from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.controller.queue_workers import QueueWorkers
 from shardwright.controller.reconciler import Parts, Reconciler
-from shardwright.controller.resync import Resync
 from shardwright.controller.servers import METRICS_PATH, Health, Servers
 from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.controller.watches import Watches

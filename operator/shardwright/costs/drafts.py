@@ -24,8 +24,7 @@ from shardwright.costs.work import ModelWork
 from shardwright.costs.working_memory import ELEMENT_BYTES, activation_bytes
 from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.engine_traits import Drafter, DraftMethod, EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 
 

@@ -27,8 +27,7 @@ from shardwright.costs.work import ModelWork, StageWork
 from shardwright.costs.working_memory import Device
 from shardwright.costs.workload import Limits, Workload, requests_per_rank
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 
 _Degrees = tuple[int, int, int, int, int, tuple[int, ...]]

@@ -6,7 +6,7 @@ The model changes none of it: weights pass through the page cache, which no pod 
 How long does a node read weights before it can serve? Bytes over the bandwidth of their storage.
 
 No source measures a cluster's storage, so every bandwidth is assumed, with a wide band.
-Compilation, graph capture and the start of processes come on top (``rendering/budgets.py``).
+Compilation, graph capture and the start of processes come on top (``rendering/pod_resources.py``).
 """
 
 import math

@@ -29,8 +29,7 @@ from shardwright.costs.workload import (
     longest_whole,
     requests_per_rank,
 )
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import ModelSpec
 

@@ -11,8 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import (
     DenseFeedForward,

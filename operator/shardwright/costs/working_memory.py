@@ -25,8 +25,7 @@ from typing import Final
 from shardwright.costs.weight_bytes import WeightBytes, stage_sums
 from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -375,7 +374,7 @@ def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) 
     Source: vLLM 0.32 ``lora/model_manager.py:_create_lora_modules``, ``lora/layers``.
 
     >>> from dataclasses import replace
-    >>> from shardwright.layouts.engine_traits import AdapterSlots, EngineOptions
+    >>> from shardwright.layouts.layout import AdapterSlots, EngineOptions
     >>> one, two = (
     ...     replace(vllm, options=EngineOptions(adapters=slots))
     ...     for slots in (AdapterSlots(count=n, rank=16) for n in (1, 2))

@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.engine_traits import EngineOverrides, EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineOverrides, EngineTraits, Layout
 
 
 class Arrival(StrEnum):

@@ -6,7 +6,7 @@ A figure read or measured of one engine is in its own traits.
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.layouts.engine_traits import MemoryRules
+from shardwright.layouts.layout import MemoryRules
 from shardwright.units import KIB, MIB
 
 NOT_READ: Final = "not known: nothing is refused or counted for it"

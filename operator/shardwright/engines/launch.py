@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 
 DEFAULT_ADAPTER_RANK: Final = 16

@@ -16,10 +16,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.engines import policy
-from shardwright.engines.option_tables import Option, Tables, canonical, option_table
-from shardwright.engines.policy import Policy
+from shardwright.engines.policy import Option, Policy, Tables, canonical, option_table
 from shardwright.errors import Problem
-from shardwright.layouts.engine_traits import EngineOverrides
+from shardwright.layouts.layout import EngineOverrides
 
 _COMPUTED_IN: Final = {
     "bfloat16": "bf16",

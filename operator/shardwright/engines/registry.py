@@ -19,7 +19,7 @@ from shardwright.engines.versions import Releases, release_month
 from shardwright.engines.vllm import traits as vllm_traits
 from shardwright.engines.vllm.traits import release_of
 from shardwright.errors import Problem
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.planning.report import Plan
 
 

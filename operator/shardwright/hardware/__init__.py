@@ -5,6 +5,6 @@ raises. ``facts`` keeps the parts of a Node that matter, ``identity`` finds its 
 ``topology`` the links of its GPUs, ``suitability`` why it cannot be used. ``pools`` collapses
 alike nodes into the ``Inventory`` that planning sees.
 
-Figures of data sheets and instance types are tables with basis and source (``gpus``, ``topology``,
-``prices``). A node that says too little is left out with its reason; nothing is guessed.
+Figures of data sheets and instance types are tables with basis and source (``gpus``,
+``topology``). A node that says too little is left out with its reason; nothing is guessed.
 """

@@ -25,8 +25,15 @@ from shardwright.hardware.gpus import (
     names_form,
     plain_name,
 )
-from shardwright.hardware.slices import WHOLE_GPU, NodeSlices, slice_of, unknown_slices
-from shardwright.hardware.suitability import RESOURCES, implausible, printable
+from shardwright.hardware.suitability import (
+    RESOURCES,
+    WHOLE_GPU,
+    NodeSlices,
+    implausible,
+    printable,
+    slice_of,
+    unknown_slices,
+)
 from shardwright.hardware.topology import find_instance
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB

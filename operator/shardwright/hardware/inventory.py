@@ -7,8 +7,7 @@ from enum import StrEnum
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import Reach
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.hardware.gpus import Gpu, Link
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
+from shardwright.hardware.gpus import Gpu, GpuPrice, Link, PriceBasis, relative_price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,20 @@ from shardwright.hardware.devices import (
     read_devices,
     read_slice,
 )
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import GpuUsage, NodeFacts, read_pod
 from shardwright.hardware.gpus import NODE_SET, NONE, Gpu, Stated
 from shardwright.hardware.identity import identify, identify_slice
 from shardwright.hardware.inventory import NodeExclusion, Taint
-from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
-from shardwright.hardware.slices import NodeSlices, is_slice, product_of, read_slices
 from shardwright.hardware.suitability import (
     RESOURCES,
+    NodeSlices,
     gpu_resource,
     has_accelerator,
+    is_slice,
     printable,
+    product_of,
+    read_slices,
     unsuitable,
 )
 from shardwright.hardware.topology import (

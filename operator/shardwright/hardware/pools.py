@@ -11,10 +11,9 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import Capability, Devices, RdmaRequest, Reach, reach
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import GpuUsage, NodeFacts, is_held
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
-from shardwright.hardware.pods import GpuUsage, is_held
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIGA

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.engine_traits import EngineTraits
 from shardwright.layouts.layout import (
     MOST_REPLICAS,
     Candidate,
+    EngineTraits,
     Layout,
     Placement,
     SearchSpace,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-from shardwright.layouts.engine_traits import Remainder
+from shardwright.layouts.layout import Remainder
 from shardwright.modelspec.model_spec import ModelSpec, PipelineRole
 
 WORTHWHILE: Final = 0.02

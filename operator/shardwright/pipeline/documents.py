@@ -11,13 +11,13 @@ from shardwright.api.group_version import API_VERSION
 from shardwright.api.published import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
-from shardwright.layouts.engine_traits import Drafter, DraftMethod
+from shardwright.layouts.layout import Drafter, DraftMethod
 from shardwright.pipeline.assembly import engine_status
 from shardwright.planning.gain import Comparison
 from shardwright.planning.phrases import letters
 from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
 from shardwright.planning.sentences import without_sentence
-from shardwright.rendering.budgets import quantity
+from shardwright.rendering.pod_resources import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shardwright.api.record import PlanRecord
+from shardwright.hardware.gpus import GpuPrice
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.hardware.prices import GpuPrice
 from shardwright.pipeline.assembly import plan_serving
 from shardwright.pipeline.extra_groups import as_placed, pools_of
 from shardwright.pipeline.replanning import Ground, Replanned, plan_anew

@@ -11,8 +11,7 @@ from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.request import Request
 

@@ -8,10 +8,16 @@ from shardwright.costs.estimates import Estimate, Performance, StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
-from shardwright.hardware.slices import whole_resource
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.hardware.suitability import whole_resource
 from shardwright.layouts.enumerate import Barred, withheld_from
-from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace, Withheld
+from shardwright.layouts.layout import (
+    Candidate,
+    EngineTraits,
+    Layout,
+    Placement,
+    SearchSpace,
+    Withheld,
+)
 from shardwright.layouts.placing import Shelf
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of

@@ -17,8 +17,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import ComputeCapability, Gpu
-from shardwright.layouts.engine_traits import DraftMethod, EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import DraftMethod, EngineTraits, Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import (
     ExpertFeedForward,

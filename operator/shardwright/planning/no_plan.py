@@ -16,7 +16,7 @@ from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation, limit_violations

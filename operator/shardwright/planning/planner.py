@@ -16,9 +16,8 @@ from typing import Final
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.engine_traits import EngineTraits
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import MOST_REPLICAS
+from shardwright.layouts.layout import MOST_REPLICAS, EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning import node_storage
 from shardwright.planning.arrivals import Prices

@@ -7,7 +7,7 @@ from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.host import LoadingTime
 from shardwright.errors import Problem
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.hardware.prices import GpuPrice
+from shardwright.hardware.gpus import GpuPrice
 from shardwright.layouts.layout import Layout
 from shardwright.planning.node_storage import HostCache
 

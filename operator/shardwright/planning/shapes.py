@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from shardwright.errors import Problem
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.modelspec.model_spec import (
     GroupedAttention,
     Layer,

@@ -10,10 +10,9 @@ from typing import Final
 
 from shardwright.costs.estimator import Estimator
 from shardwright.hardware.capabilities import RdmaMode
+from shardwright.hardware.gpus import relative_price
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.prices import relative_price
-from shardwright.layouts.engine_traits import DraftMethod, EngineTraits
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, DraftMethod, EngineTraits
 from shardwright.layouts.placing import Over
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of

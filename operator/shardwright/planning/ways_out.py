@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shardwright.hardware.gpus import relative_price
 from shardwright.hardware.inventory import Inventory, Node, Pool
-from shardwright.hardware.prices import relative_price
 from shardwright.planning.report import Benefit, Lack, Plan, WaysOut, WithoutFields
 from shardwright.planning.request import Request
 

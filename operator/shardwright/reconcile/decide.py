@@ -12,7 +12,14 @@ from shardwright.errors import Problem
 from shardwright.planning.drain import step_of
 from shardwright.reconcile.disruption import Rejection, held_back, one_after_another, rejected
 from shardwright.reconcile.drift import as_it_can_be, drifted_fields, is_in_the_way, template_hash
-from shardwright.reconcile.group import Group, LifeRules, as_it_stands
+from shardwright.reconcile.group import (
+    Group,
+    LifeRules,
+    as_it_stands,
+    finds_no_place,
+    former_generations,
+    overdue,
+)
 from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.members import (
     GroupState,
@@ -31,7 +38,6 @@ from shardwright.reconcile.observed import (
     controller_uid,
     object_key,
 )
-from shardwright.reconcile.surge import finds_no_place, former_generations, overdue
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -43,11 +49,11 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
-from shardwright.rendering.budgets import grace_seconds
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import channel_template, generation_name, generation_of
+from shardwright.rendering.pod_resources import grace_seconds
 
 _ANY_RULES: Final = LifeRules()
 

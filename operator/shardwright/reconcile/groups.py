@@ -23,7 +23,7 @@ from shardwright.reconcile.annotations import (
     new_incident,
 )
 from shardwright.reconcile.drift import asked_by, drifted_fields, template_hash
-from shardwright.reconcile.group import Group
+from shardwright.reconcile.group import Group, overdue
 from shardwright.reconcile.members import (
     AT_ZERO,
     MESSAGE_LENGTH,
@@ -36,7 +36,6 @@ from shardwright.reconcile.members import (
     Wait,
     nodes_of,
 )
-from shardwright.reconcile.surge import overdue
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, asked_first
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"

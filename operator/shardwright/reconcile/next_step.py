@@ -30,6 +30,7 @@ from shardwright.reconcile.derived import Derived, derive
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.first_seen import Sight, Sighting
+from shardwright.reconcile.group import following_generations, generations
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan, current_plan
 from shardwright.reconcile.pod_inputs import (
@@ -44,7 +45,6 @@ from shardwright.reconcile.record_object import record_key, record_object, recor
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
-from shardwright.reconcile.surge import following_generations, generations
 from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
 from shardwright.rendering.bundle import Bundle

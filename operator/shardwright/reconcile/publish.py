@@ -20,7 +20,7 @@ from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.first_seen import Sight, Sighting
-from shardwright.reconcile.group import groups_wanted
+from shardwright.reconcile.group import given_up_at, groups_wanted
 from shardwright.reconcile.model_status import build_status, hidden_status, service_status
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan
@@ -36,7 +36,6 @@ from shardwright.reconcile.revisions import (
 )
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
-from shardwright.reconcile.surge import given_up_at
 from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (
     Apply,

@@ -17,8 +17,8 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.planning.validity import NodeFault, Unfit
 from shardwright.reconcile.annotations import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.group import overdue
 from shardwright.reconcile.members import GroupState, Member, Situation
-from shardwright.reconcile.surge import overdue
 from shardwright.rendering.names import generation_of, group_names
 
 GRACE_SECONDS: Final = 300.0

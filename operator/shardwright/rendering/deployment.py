@@ -7,8 +7,8 @@ from typing import Any
 
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.provisioning import Sought
-from shardwright.hardware.slices import whole_resource
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.hardware.suitability import whole_resource
+from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering import names
 
 

@@ -17,16 +17,7 @@ from shardwright.engines.registry import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning import drain
 from shardwright.planning.report import Plan
-from shardwright.rendering import (
-    budgets,
-    group_token,
-    names,
-    network,
-    pod_resources,
-    ray,
-    ssh,
-    volumes,
-)
+from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
 from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, TEMPLATE_HASH, digest, literal
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels
@@ -87,7 +78,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         times=ScriptTimes(
             # The engine gives up within its own budget and says why; the script waits longer, so
             # that this message is not lost.
-            start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS,
+            start_seconds=start_budget(plan, deployment).load_seconds
+            + pod_resources.LAST_WORDS_SECONDS,
             drain_seconds=_drain_seconds(plan, deployment),
         ),
         tokens=TokenWatch(
@@ -119,7 +111,7 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     return ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
 
 
-def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
+def start_budget(plan: Plan, deployment: Deployment) -> pod_resources.StartBudget:
     """Return the time a resource's engines may take to serve."""
     return _budget(plan, deployment, downloads=volumes.engine_downloads(deployment))
 
@@ -127,7 +119,7 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     """Return the seconds in which a group with nodes must be ready, image and weights included."""
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
-    return budgets.IMAGE_SECONDS + budget.load_seconds
+    return pod_resources.IMAGE_SECONDS + budget.load_seconds
 
 
 def _drain_seconds(plan: Plan, deployment: Deployment) -> int:
@@ -136,13 +128,13 @@ def _drain_seconds(plan: Plan, deployment: Deployment) -> int:
     return (plan.drain_seconds or drain.LEAST_SECONDS) if stated is None else stated
 
 
-def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> budgets.StartBudget:
+def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> pod_resources.StartBudget:
     store, storage = deployment.weights.object_store, Storage.CLAIM
     if store is not None:
         storage = Storage.OBJECT_STORE
     elif downloads:
         storage = Storage.HUB
-    return budgets.start_budget(
+    return pod_resources.start_budget(
         plan,
         storage=storage,
         stated_bytes_per_second=store.bytes_per_second if store else None,
@@ -177,7 +169,9 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
-        "terminationGracePeriodSeconds": budgets.grace_seconds(_drain_seconds(plan, deployment)),
+        "terminationGracePeriodSeconds": pod_resources.grace_seconds(
+            _drain_seconds(plan, deployment)
+        ),
         "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment)],
         "volumes": _volumes(plan, deployment),
@@ -261,7 +255,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         served_name=deployment.serving.served_name or deployment.model,
         version=deployment.engine_version,
         rendezvous_seconds=start_budget(plan, deployment).load_seconds,
-        drain_seconds=budgets.SHUTDOWN_SECONDS,
+        drain_seconds=pod_resources.SHUTDOWN_SECONDS,
         revision=deployment.weights.revision if deployment.weights.from_hub else None,
         load_format=deployment.weights.load_format,
         reader=_reader(plan, deployment),
@@ -310,7 +304,9 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
     own, load_seconds = (volumes.own_dir(deployment), start_budget(plan, deployment).load_seconds)
-    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
+    start = Start(
+        own_dir=own, load_seconds=load_seconds, execute_seconds=pod_resources.EXECUTE_SECONDS
+    )
     fixed = {
         "HF_HOME": volumes.HUB_DIR,
         **written_folders(own, dict(deployment.serving.environment)),
@@ -420,7 +416,7 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 
 
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    shared_memory = budgets.quantity(shared_memory_bytes(plan, deployment))
+    shared_memory = pod_resources.quantity(shared_memory_bytes(plan, deployment))
     scripts_map = scripts_name(plan, deployment)
     return [
         {"name": "scripts", "configMap": {"name": scripts_map}},
@@ -428,7 +424,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         # (engine-measurements.md 2).
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *volumes.volume(deployment),
-        {"name": "run", "emptyDir": {"sizeLimit": budgets.quantity(budgets.RUN_BYTES)}},
+        {"name": "run", "emptyDir": {"sizeLimit": pod_resources.quantity(pod_resources.RUN_BYTES)}},
         # The root cannot be written (ADR 21). No limit of its own: the pod's limit of local disk
         # counts its volumes.
         {"name": "tmp", "emptyDir": {}},

@@ -12,8 +12,8 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
-from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.phrases import (
     PHRASES,

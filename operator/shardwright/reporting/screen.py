@@ -16,9 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.host import Storage
-from shardwright.hardware.gpus import Link
+from shardwright.hardware.gpus import Link, PriceBasis
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.hardware.prices import PriceBasis
 from shardwright.planning.phrases import PHRASES, UNKNOWN_PODS, copies, h100s, price
 from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request

@@ -33,8 +33,7 @@ from shardwright.engines.policy import Policy
 from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.engine_traits import EngineOptions, EngineTraits
-from shardwright.layouts.layout import MOST_REPLICAS
+from shardwright.layouts.layout import MOST_REPLICAS, EngineOptions, EngineTraits
 from shardwright.resolving.model import Question
 
 

@@ -33,7 +33,7 @@ from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import plugins_in
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import (
     Adapters,

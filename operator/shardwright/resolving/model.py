@@ -25,7 +25,7 @@ from shardwright.api.weights_source import HUB, claim_of, commit_of, hub_token, 
 from shardwright.engines.options import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
-from shardwright.layouts.engine_traits import Drafter, DraftMethod, EngineTraits
+from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import (
     computed_in,

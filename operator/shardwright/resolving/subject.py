@@ -25,11 +25,11 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.untrusted import whole_bytes
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import Gating, gate_of
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.request import Request
-from shardwright.rendering import budgets, volumes
+from shardwright.rendering import pod_resources, volumes
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fetch_job import Fetcher
 from shardwright.resolving.engine import (
@@ -254,7 +254,7 @@ def _disk_bytes(deployment: Deployment, model: ModelSpec, draft: ModelSpec | Non
     downloaded = model.least_bytes if volumes.engine_downloads(deployment) else 0
     if draft is not None and volumes.downloads_draft(deployment):
         downloaded += draft.least_bytes
-    return budgets.disk_request_bytes(downloaded)
+    return pod_resources.disk_request_bytes(downloaded)
 
 
 def _stated_namespace(metadata: Metadata) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.modelspec.catalogue import find_model
 from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardwright.cluster.ledger import Ledger, OwnerKey, PodKey
-from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.facts import GpuUsage
 from shardwright.hardware.pools import Reservation
 
 LLAMA, QWEN = ("models", "llama"), ("models", "qwen")

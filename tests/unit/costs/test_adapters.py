@@ -14,8 +14,7 @@ from shardwright.costs.working_memory import (
 )
 from shardwright.costs.workload import Workload, limits_to_try
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.engine_traits import AdapterSlots, EngineTraits
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import AdapterSlots, EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_model, vllm_traits

@@ -12,8 +12,7 @@ from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.kvcache import kv_cache
 from shardwright.costs.working_memory import activation_bytes
 from shardwright.costs.workload import Limits, Workload
-from shardwright.layouts.engine_traits import Drafter, EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, Drafter, EngineTraits, Layout
 from shardwright.layouts.placing import place
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model

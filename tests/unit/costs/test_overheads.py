@@ -12,8 +12,7 @@ from shardwright.costs.working_memory import (
 )
 from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.engine_traits import EngineOverrides
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineOverrides, Layout
 from shardwright.units import GIB
 from tests.support.builders_plan import vllm_traits
 from tests.support.parts import with_parts

@@ -3,7 +3,7 @@
 import pytest
 
 from shardwright.engines.registry import ENGINES
-from shardwright.layouts.engine_traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import known_ids
 from tests.support.builders_model import catalogued
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from shardwright.engines.registry import BY_LOWER_NAME, traits_of
-from shardwright.layouts.engine_traits import (
+from shardwright.layouts.layout import (
     BatchRules,
     CutRules,
     EngineOptions,

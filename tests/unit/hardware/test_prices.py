@@ -7,8 +7,7 @@ from importlib import resources
 
 import pytest
 
-from shardwright.hardware.gpus import Gpu, load_gpus
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
+from shardwright.hardware.gpus import Gpu, GpuPrice, PriceBasis, load_gpus, relative_price
 from shardwright.hardware.topology import load_instances
 
 ROWS = list(

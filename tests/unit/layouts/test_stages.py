@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwright.layouts.engine_traits import Remainder
+from shardwright.layouts.layout import Remainder
 from shardwright.layouts.stages import balanced_partition, split_layers
 from tests.support.builders_plan import a_model
 

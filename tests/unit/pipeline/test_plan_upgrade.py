@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shardwright.api.record import PlanRecord, decode, encode
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.pipeline.assembly import plan_serving, record_of
 from shardwright.pipeline.plan_upgrade import GAIN_MIN, PAUSE, improve, is_due
 from shardwright.pipeline.replanning import Ground, plan_anew

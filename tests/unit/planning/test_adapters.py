@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from shardwright.layouts.engine_traits import AdapterSlots
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import AdapterSlots, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan

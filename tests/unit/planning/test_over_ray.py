@@ -2,8 +2,7 @@
 do in one pod.
 """
 
-from shardwright.layouts.engine_traits import EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.planner import make_plan

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimator import Estimator
-from shardwright.layouts.engine_traits import Drafter, DraftMethod, EngineTraits
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, Drafter, DraftMethod, EngineTraits, Layout
 from shardwright.layouts.placing import place
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.model_spec import PipelineRole

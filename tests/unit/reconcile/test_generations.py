@@ -12,14 +12,14 @@ from shardwright.reconcile.annotations import (
     read_annotations,
 )
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.members import GroupState, Situation
-from shardwright.reconcile.surge import (
+from shardwright.reconcile.group import (
     HANGING_SECONDS,
     LOST_SECONDS,
     generations,
     lost_nodes,
     unsettled_groups,
 )
+from shardwright.reconcile.members import GroupState, Situation
 from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Create, Delete
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set

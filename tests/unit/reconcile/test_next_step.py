@@ -13,6 +13,7 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.pipeline.plan_upgrade import PAUSE
+from shardwright.reconcile.group import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.members import Situation
 from shardwright.reconcile.next_step import Step, next_step
@@ -20,7 +21,6 @@ from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.snapshot import Ask, Outcome, Refusal
-from shardwright.reconcile.surge import HANGING_SECONDS
 from shardwright.reconcile.writes import (
     Apply,
     Delete,

@@ -8,6 +8,7 @@ import pytest
 
 from shardwright.planning.validity import PASSES, NodeFault, Unfit
 from shardwright.reconcile.annotations import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.group import LOST_SECONDS
 from shardwright.reconcile.members import Failure, GroupState, Situation
 from shardwright.reconcile.relocation import (
     AWAY_SECONDS,
@@ -21,7 +22,6 @@ from shardwright.reconcile.relocation import (
     homeless_groups,
     recheck_at,
 )
-from shardwright.reconcile.surge import LOST_SECONDS
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, member
 

@@ -17,12 +17,11 @@ from shardwright.reconcile.annotations import (
     ready_pods,
 )
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.group import LOST_SECONDS, LifeRules, following_generations
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.members import Failure, GroupState, Member, Situation, read_member
 from shardwright.reconcile.model_status import group_status
 from shardwright.reconcile.observed import KeptOut
-from shardwright.reconcile.surge import LOST_SECONDS, following_generations
 from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
 from shardwright.rendering.bundle import ASKED_HASH

@@ -9,8 +9,7 @@ import pytest
 
 from shardwright.reconcile.annotations import UNSCHEDULABLE_SECONDS, read_annotations
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.surge import generations
+from shardwright.reconcile.group import LifeRules, generations
 from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Apply, Create, written_name
 from shardwright.rendering.labels import GROUP

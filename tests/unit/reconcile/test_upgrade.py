@@ -15,8 +15,8 @@ from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.reconcile.record_object import StoredRecord
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.writes import ended_groups
-from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
+from shardwright.rendering import pod_resources
 from shardwright.rendering.bundle import ASKED_HASH, TEMPLATE_HASH
 from shardwright.rendering.fixes import Fix
 from shardwright.resolving.model import Question
@@ -465,7 +465,7 @@ def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_scripts_are_r
 ) -> None:
     operator = serving(**TWO_NODES)
     release(monkeypatch, 6)
-    monkeypatch.setattr(budgets, "LAST_WORDS_SECONDS", 31)
+    monkeypatch.setattr(pod_resources, "LAST_WORDS_SECONDS", 31)
     operator.cluster.refuses.append(Refuses(kind="ConfigMap"))
     before = uids(operator)
     operator.annotations["shardwright.io/restart"] = "now"

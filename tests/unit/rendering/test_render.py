@@ -12,8 +12,7 @@ import pytest
 
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
-from shardwright.layouts.engine_traits import DraftMethod
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import (
     CONTENT_HASH,

@@ -8,9 +8,9 @@ import pytest
 
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.phrases import PHRASES
 from shardwright.planning.report import Lack, NoPlan

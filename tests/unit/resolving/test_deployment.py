@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.vllm.releases import DEFAULT_IMAGE
 from shardwright.hardware.capabilities import Capability
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,

@@ -11,7 +11,7 @@ from typing import Final
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
 from shardwright.engines.versions import release_month
-from shardwright.layouts.engine_traits import BatchRules, CutRules, EngineTraits, Remainder
+from shardwright.layouts.layout import BatchRules, CutRules, EngineTraits, Remainder
 
 NAME: Final = "TensorRT-LLM"
 

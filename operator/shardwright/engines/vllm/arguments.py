@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardwright.engines.launch import Serving, attention_replicas_per_pod
-from shardwright.engines.option_tables import canonical, option_table
 from shardwright.engines.options import argument_list
+from shardwright.engines.policy import canonical, option_table
 from shardwright.engines.vllm.policy import RULES
-from shardwright.layouts.engine_traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.units import GIB
 

@@ -8,9 +8,8 @@ the former, and nobody the latter.
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.engines.option_tables import Tables
 from shardwright.engines.options import Rules
-from shardwright.engines.policy import Policy
+from shardwright.engines.policy import Policy, Tables
 
 DANGEROUS: Final[Mapping[str, str]] = {
     "additional-config": "reaches into platform plugins",

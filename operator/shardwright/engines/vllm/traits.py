@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from shardwright.layouts.engine_traits import (
+from shardwright.layouts.layout import (
     BatchDefault,
     BatchRules,
     CutRules,
@@ -45,7 +45,7 @@ capability 8.0, where vLLM names the GPU. Source: vLLM 0.32
 class Era:
     """One way to budget memory, from a release and month on.
 
-    The other fields are those of :class:`~shardwright.layouts.engine_traits.EngineTraits`.
+    The other fields are those of :class:`~shardwright.layouts.layout.EngineTraits`.
     """
 
     release: tuple[int, int]
