@@ -22,11 +22,11 @@ from time import thread_time
 from typing import Any, Final, ParamSpec, TypeVar
 
 from benchmarks.fleet import population
-from shardwright.cluster.events import Recorder
+from shardwright.cluster.reports import Recorder
 from shardwright.cluster.resources import NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.writer import Writer
 from shardwright.controller import reconciler
-from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.disruption import planned_nodes
 from tests.harness.api import Manifest
 from tests.support.builders_operator import Key, Parts
 

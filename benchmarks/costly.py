@@ -14,17 +14,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from shardwright.controller.ipc import Failed, QuestionBudget
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import known_ids
-from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.planner_work import MakePlan, Resolve, Stock
 from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.work import MakePlan, Resolve, Stock
-from shardwright.resolving.stored import Administration
-from shardwright.resolving.subject import Subject
+from shardwright.resolving.subject import Administration, Subject
 from shardwright.units import MIB
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import h100_facts

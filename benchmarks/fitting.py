@@ -15,7 +15,7 @@ from typing import Final
 from groundtruth import GroundTruth, Question
 
 from shardwright.costs.coefficients import Coefficients
-from shardwright.costs.serving import serve
+from shardwright.costs.speed import serve
 from shardwright.costs.workload import Arrival
 
 FREE: Final[Mapping[str, tuple[float, float, float]]] = {

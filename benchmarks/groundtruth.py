@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from shardwright.cli.cases import Case, Cases
+from shardwright.cli.predict import Case, Cases
 from shardwright.costs.estimator import Task
 from shardwright.errors import InputError
 

@@ -17,16 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from shardwright.costs.limits import limits_to_try
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
-from shardwright.costs.overheads import DRIVER_BYTES, Device
-from shardwright.costs.workload import Workload
+from shardwright.costs.working_memory import DRIVER_BYTES, Device
+from shardwright.costs.workload import Workload, limits_to_try
 from shardwright.engines.vllm.traits import traits
 from shardwright.errors import InputError
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
 from shardwright.units import GIB
 
 Row = Mapping[str, str]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from shardwright.errors import InputError
-from shardwright.modelspec.parse import folder_text, parse_config
+from shardwright.modelspec.config_json import folder_text, parse_config
 from shardwright.modelspec.read import read_model
 
 

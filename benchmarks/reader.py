@@ -31,12 +31,12 @@ from kubernetes.client import Configuration
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Handover
+from shardwright.cluster.ledger import Ledger
 from shardwright.cluster.reader import Reader, Source
 from shardwright.cluster.sources import POD_SOURCE, node_source, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Priority, Queue, Requeue
-from shardwright.hardware.stated import NONE
-from shardwright.reconcile.ledger import Ledger
+from shardwright.hardware.gpus import NONE
 from tests.harness.waiting import wait_for
 
 DUMP: Final = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shardwright.cli.imports.speculation import speculation_of_config
-from shardwright.engines.option_tables import Option, canonical, option_table
+from shardwright.cli.imports.command_line import speculation_of_config
+from shardwright.engines.policy import Option, canonical, option_table
 from shardwright.engines.vllm.policy import RULES
 from shardwright.errors import Problem
 

@@ -28,18 +28,18 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.named_gpus import nodes_of, read_named_gpus
 from shardwright.engines import policy
 from shardwright.engines.options import argument_list, check_arguments
+from shardwright.engines.vllm.arguments import family_arguments
 from shardwright.engines.vllm.environment import VARIABLES
-from shardwright.engines.vllm.families import family_arguments
 from shardwright.engines.vllm.policy import POLICY, RULES
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.nodes import read_node
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import folder_text
-from shardwright.pipeline import plan_serving
+from shardwright.modelspec.config_json import folder_text
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan
 from shardwright.rendering.place import pod_template
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import GIB

@@ -26,15 +26,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from shardwright.controller.ipc import Failed, QuestionBudget
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority
-from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.planner_work import MakePlan, Planned, Resolve, Stock, Work
 from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock, Work
-from shardwright.resolving.stored import Administration
-from shardwright.resolving.subject import Subject
+from shardwright.resolving.subject import Administration, Subject
 from shardwright.units import MIB
 from tests.support.costly import (
     CHOICES,

@@ -11,7 +11,7 @@ from benchmarks.fleet import population
 from benchmarks.fleet.bench import Bench
 from benchmarks.fleet.population import FOREIGN
 from benchmarks.fleet.requests import count, writes
-from shardwright.reconcile.status_rate_limit import PACE_SECONDS
+from shardwright.controller.rate_limits import PACE_SECONDS
 from tests.support.operator import OperatorProcess
 
 SETTLE_SECONDS: Final = PACE_SECONDS

@@ -13,12 +13,12 @@ import pytest
 
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import Client
-from shardwright.cluster.reviews import PLANS_AUDIENCE
+from shardwright.cluster.permissions import PLANS_AUDIENCE
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.plans import PLANS_PATH, Plans, Sources
 from shardwright.controller.queue import Key
 from shardwright.pages.page import Listed
-from shardwright.pipeline import plan_serving, record_of
+from shardwright.pipeline.assembly import plan_serving, record_of
 from shardwright.resolving.subject import Subject
 from tests.browser.chromium import Page, in_browser
 from tests.support.builders_nodes import h100_nodes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shardwright.controller.options import operator_parser
+from shardwright.controller.operator_options import operator_parser
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.reconcile.signing import read_keys
+from shardwright.reconcile.record_object import read_keys
 from tests.harness import fleet
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from shardwright.cluster.reviews import AUDIENCE
+from shardwright.cluster.permissions import AUDIENCE
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.labels import POD_INDEX

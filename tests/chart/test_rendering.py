@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import shardwright
-from shardwright.controller.health import Health
 from shardwright.controller.http_server import HttpServer
-from shardwright.controller.options import Options, parse_options
+from shardwright.controller.operator_options import Options, parse_options
+from shardwright.controller.servers import Health
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.support.builders_chart import CHART, POLICIES, ROOT, named, render

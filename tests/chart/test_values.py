@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.api.config_fetch import ConfigFetch
-from shardwright.api.settings import Settings, read_settings
+from shardwright.api.settings import ConfigFetch, Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.cli.arguments import build_parser
-from shardwright.controller.options import operator_parser
+from shardwright.cli.commands import build_parser
+from shardwright.controller.operator_options import operator_parser
 from tests.generated import documents
 from tests.harness import build
 from tests.support.builders_chart import defaults

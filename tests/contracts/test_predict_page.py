@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shardwright.cli.cases import Cases
-from shardwright.cli.predict import answer
+from shardwright.cli.predict import Cases, answer
 from shardwright.modelspec.catalogue import find_model
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "predict.md"

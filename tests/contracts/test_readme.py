@@ -17,7 +17,7 @@ from shardwright.api.schema import spec_schema, status_schema
 from shardwright.cli.main import main
 from shardwright.controller.metrics import Metrics
 from shardwright.modelspec.catalogue import find_model, known_ids
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_model import a_config
 from tests.support.console_blocks import ABRIDGED, FENCE, steps

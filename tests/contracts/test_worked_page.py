@@ -10,7 +10,7 @@ import pytest
 from shardwright.costs.coefficients import Band, coefficients_of
 from shardwright.costs.estimator import Estimator, Task
 from shardwright.costs.roofline import Batch, step_time
-from shardwright.costs.serving import performance, serve
+from shardwright.costs.speed import performance, serve
 from shardwright.layouts.layout import Layout
 from tests.support.builders_plan import a_model, vllm_traits
 from tests.support.worked_examples import a_load, on_h100s

@@ -20,10 +20,10 @@ import pytest
 from shardwright.cluster.access import open_access
 from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import Client
+from shardwright.cluster.ledger import Ledger
 from shardwright.cluster.reader import ReaderHealth, Timing
 from shardwright.cluster.sources import project_config_map, project_node, project_pod
 from shardwright.cluster.store import Store
-from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardwright.cli.clusters import Target
-from shardwright.cli.findings import Enforcement
+from shardwright.cli.diagnosis import Enforcement
 from shardwright.cli.main import main
 from shardwright.cli.trial import LABEL, Measured, Trial, measure
 from shardwright.cluster.connection import Connection

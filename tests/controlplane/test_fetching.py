@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.reconcile.fetched_config import SIGNATURE
+from shardwright.reconcile.fetched import SIGNATURE
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for

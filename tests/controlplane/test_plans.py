@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shardwright.cli.main import main
-from shardwright.cluster.reviews import PLANS_AUDIENCE
+from shardwright.cluster.permissions import PLANS_AUDIENCE
 from tests.controlplane.test_scrapers import bound, token
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet

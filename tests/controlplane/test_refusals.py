@@ -14,13 +14,13 @@ import pytest
 
 from shardwright.api.conditions import Condition, ConditionType, Reason, set_condition
 from shardwright.api.manifest import read_manifests
-from shardwright.api.plan_status import plan_status
+from shardwright.api.published import plan_status
 from shardwright.api.resource import parse_manifest
 from shardwright.api.rules import RULES
 from shardwright.api.schema import crd, spec_schema, status_schema
 from shardwright.errors import InputError
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.status import build_status
+from shardwright.reconcile.model_status import build_status
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for

@@ -10,8 +10,8 @@ import pytest
 from shardwright.api.record import PlanRecord, decode
 from shardwright.cli.main import main
 from shardwright.reconcile.record_object import record_object
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.hashing import TEMPLATE_HASH
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for

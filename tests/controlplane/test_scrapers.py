@@ -11,7 +11,7 @@ import pytest
 
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.reviews import AUDIENCE, may_read
+from shardwright.cluster.permissions import AUDIENCE, may_read
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import named, render

@@ -12,7 +12,7 @@ import pytest
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import Client
 from shardwright.cluster.writer import Writer
-from shardwright.engines.engine import ENGINES
+from shardwright.engines.registry import ENGINES
 from shardwright.layouts.layout import Layout
 from shardwright.reconcile.quotas import Allowance, ceilings, read_ranges
 from shardwright.reconcile.writes import Create

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from shardwright.reconcile.status import build_status, service_status
+from shardwright.reconcile.model_status import build_status, service_status
 from shardwright.rendering.deployment import Owner
 from tests.harness.controlplane import ControlPlane
 from tests.support.builders_reconcile import NOON

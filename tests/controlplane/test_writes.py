@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from shardwright.cli.changed_values import removed_fields
 from shardwright.cli.diff import as_stored
-from shardwright.cli.removals import removed_fields
 from shardwright.cluster import writer
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client

@@ -13,20 +13,19 @@ from typing import Any
 import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.engines.serving import attention_replicas_per_pod
+from shardwright.engines.launch import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.modelspec.catalogue import find_model
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.place import pod_template
-from shardwright.rendering.resources import workers_per_pod
-from shardwright.resolving.question import Question
+from shardwright.rendering.pod_resources import workers_per_pod
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import resolve
 from tests.engine import environment

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines.pins import read_pins
-from shardwright.engines.serving import attention_replicas_per_pod
+from shardwright.engines.launch import attention_replicas_per_pod
+from shardwright.engines.options import read_pins
 from shardwright.engines.vllm.arguments import DATA_PARALLEL_PORT
 from shardwright.engines.vllm.policy import POLICY
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.modelspec.read import read_model
-from shardwright.rendering.sources import adapter_folders
+from shardwright.rendering.volumes import adapter_folders
 from tests.engine.launches import VERSIONS, Launch, has_weights_that_draft, launches
 from tests.engine.questions import Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwright.engines.option_tables import option_table
+from shardwright.engines.policy import option_table
 from shardwright.engines.vllm.policy import RULES
 from shardwright.engines.vllm.traits import traits
 from tests.engine.launches import VERSIONS

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.rendering.deployment import HubCommit
 from tests.engine.launches import REVISION, VERSIONS, Launch, has_weights_that_draft, launches
 from tests.engine.questions import Answer, Engine

@@ -19,8 +19,8 @@ from cryptography.x509 import IPAddress
 
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
-from shardwright.rendering.object_storage import CA_DIR
 from shardwright.rendering.render import render
+from shardwright.rendering.volumes import CA_DIR
 from tests.engine import environment
 from tests.engine.checker import PREFIX
 from tests.engine.launches import VERSIONS

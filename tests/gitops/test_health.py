@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from shardwright.api.schema import status_schema
-from shardwright.reconcile.status import build_status, service_status
+from shardwright.reconcile.model_status import build_status, service_status
 from shardwright.rendering.deployment import Owner
 from tests.harness.build import flux_judge, health_judge
 from tests.support.builders_reconcile import NOON

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shardwright.costs.host import host_memory_bytes
-from shardwright.rendering.budgets import DISK_BASE_BYTES
+from shardwright.rendering.pod_resources import DISK_BASE_BYTES
 from shardwright.units import KIB, MIB
 from tests.harness.waiting import wait_for
 from tests.kind import faults, release, serving

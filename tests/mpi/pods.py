@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shardwright.cluster.ssh_key import key_pair
+from shardwright.cluster.writer import key_pair
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY, USER_ID

@@ -8,15 +8,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.costs.activations import activation_bytes
-from shardwright.costs.limits import Limits
 from shardwright.costs.memory import ReplicaMemory
-from shardwright.costs.overheads import Device
-from shardwright.costs.workload import Workload
+from shardwright.costs.working_memory import Device, activation_bytes
+from shardwright.costs.workload import Limits, Workload
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import EngineTraits, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, vllm_traits
 from tests.support.held_memory import longest_memory, replica_memory

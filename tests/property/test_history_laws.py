@@ -13,15 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.errors import Problem
+from shardwright.pipeline.replanning import Replanned
 from shardwright.planning.report import NoPlan
-from shardwright.reconcile import states
+from shardwright.reconcile import members
+from shardwright.reconcile.members import Situation
 from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask, Outcome, Snapshot
-from shardwright.reconcile.states import Situation
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import group_name
-from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, OWNER, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
@@ -64,7 +64,7 @@ MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
     Situation.BACKING_OFF: frozenset({Situation.STARTING, Situation.STOPPED, Situation.STOPPING}),
     Situation.STOPPED: frozenset({Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}),
 }
-"""From where a group goes where, as the picture in ``reconcile/states.py`` shows."""
+"""From where a group goes where, as the picture in ``reconcile/members.py`` shows."""
 
 
 def serving(shape: str, groups: int, spare: int, **spec: Any) -> Operator:
@@ -543,7 +543,7 @@ def test_histories_come_by_every_situation(
 
 @pytest.mark.parametrize("situation", list(Situation))
 def test_every_situation_is_drawn_and_has_its_moves(situation: Situation) -> None:
-    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace("──", "  ")
+    assert f" {situation}" in (members.__doc__ or "").replace("▶", " ").replace("──", "  ")
     assert situation not in MOVES[situation]
     assert MOVES[situation]
     assert any(situation in there for there in MOVES.values())

@@ -12,9 +12,9 @@ import hypothesis.strategies as st
 from hypothesis import assume
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shardwright.hardware.pods import GpuUsage
+from shardwright.cluster.ledger import Ledger, OwnerKey, PodKey
+from shardwright.hardware.facts import GpuUsage
 from shardwright.hardware.pools import Reservation, _taken
-from shardwright.reconcile.ledger import Ledger, OwnerKey, PodKey
 from shardwright.rendering.names import generation_name, generation_of, group_name
 from shardwright.resolving.stock import _by_generation
 

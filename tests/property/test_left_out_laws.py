@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.errors import InputError
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.report import NoPlan, Plan, Report
 from tests.support.builders_nodes import a_gb200_rack, a_node, h100_nodes
 from tests.support.builders_subject import a_subject, advised, plan_of, stock

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.costs.kvcache import kv_bytes_per_token, kv_cache
-from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
-from shardwright.layouts.layout import Layout
+from shardwright.costs.weight_bytes import load_bytes_per_node, stage_weight_parts
+from shardwright.layouts.layout import Layout, Remainder
 from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import Remainder
-from shardwright.modelspec.spec import GroupedAttention, ModelSpec
+from shardwright.modelspec.model_spec import GroupedAttention, ModelSpec
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued, oracle_traits
 from tests.support.held_memory import stage_weight_bytes

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model, known_ids
+from shardwright.modelspec.config_json import parse_config
 from shardwright.modelspec.families import FAMILIES
-from shardwright.modelspec.parse import parse_config
+from shardwright.modelspec.model_spec import ModelSpec, PipelineRole
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, PipelineRole
 from tests.support.builders_model import a_config, a_moe_config, catalogued
 
 EVERY_ID = st.sampled_from(known_ids())

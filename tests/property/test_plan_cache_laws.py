@@ -11,9 +11,9 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.pools import build_inventory
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
+from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.resolving.subject import Subject
 from tests.harness.fleet import NVL72_TRAYS, make_nvl72
 from tests.support.builders_nodes import a_gb200_rack, h100_nodes

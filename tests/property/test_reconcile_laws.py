@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from shardwright.reconcile.decide import Decision, Desired, decide
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.surge import generations
+from shardwright.reconcile.group import LifeRules, generations
 from shardwright.reconcile.writes import Apply, Create, Delete
 from shardwright.rendering.names import generation_of, group_name
 from tests.support.builders_reconcile import (

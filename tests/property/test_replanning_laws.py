@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from shardwright.api.resource import parse_manifest
 from shardwright.hardware.nodes import GpuUsage, read_node
-from shardwright.pipeline import plan_serving, record_of
+from shardwright.pipeline.assembly import plan_serving, record_of
+from shardwright.pipeline.replanning import Ground, plan_anew, rehouse
 from shardwright.planning.report import Plan
-from shardwright.replanning import Ground, plan_anew, rehouse
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import h100_nodes

@@ -6,13 +6,12 @@ import json
 import re
 from typing import Any
 
-from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.api.record import PlanRecord
 from shardwright.cli.live_models import LiveModel
 from shardwright.cli.surroundings import Surroundings
 from shardwright.hardware.nodes import GpuUsage
-from shardwright.reconcile.record_object import read_record, record_key
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys, read_record, record_key
 from tests.support.builders_snapshot import OWNER, Operator
 from tests.support.small_cluster import GPU
 

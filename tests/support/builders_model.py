@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 from shardwright.engines.vllm.traits import traits
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.model_spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 from tests.support.parts import with_parts
 
 

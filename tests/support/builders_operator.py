@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from shardwright.cluster.client import Client
-from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
-from shardwright.cluster.kept_model import project_model
+from shardwright.cluster.reports import Recorder
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -29,24 +28,23 @@ from shardwright.cluster.sources import (
     CHILD_SOURCES,
     project_child,
     project_config_map,
+    project_model,
     project_node,
     project_pod,
 )
 from shardwright.cluster.store import Changes
-from shardwright.controller.clock import SteadyClock
 from shardwright.controller.cluster_cache import ClusterCache
-from shardwright.controller.event_handlers import EventHandlers
+from shardwright.controller.event_handlers import EventHandlers, Resync
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.controller.queue_workers import NotAllTakenError
 from shardwright.controller.reconciler import Parts as ReconcilerParts
-from shardwright.controller.reconciler import Reconciler
-from shardwright.controller.resync import Resync
+from shardwright.controller.reconciler import Reconciler, SteadyClock
 from shardwright.controller.snapshots import SetForAll, Snapshots
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.quotas import read_quota, read_ranges
-from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys
 from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.labels import is_managed
 from tests.harness import fleet

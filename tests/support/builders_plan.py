@@ -12,11 +12,10 @@ from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link, load_gpus
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
-from shardwright.hardware.networks import RDMA_LATENCY_SECONDS
-from shardwright.layouts.layout import SearchSpace
-from shardwright.layouts.traits import EngineTraits
+from shardwright.hardware.topology import RDMA_LATENCY_SECONDS
+from shardwright.layouts.layout import EngineTraits, SearchSpace
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request
 from tests.support.parts import with_parts
 

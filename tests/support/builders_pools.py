@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from shardwright.api.autoscaled import read_pools
+from shardwright.api.node_settings import read_pools
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import NONE
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.provisioning import AutoscaledPool, Turnout
-from shardwright.hardware.stated import NONE
 from tests.support.builders_nodes import a_node
 
 SPOT = {"pool": "spot"}

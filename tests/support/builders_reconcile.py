@@ -30,7 +30,7 @@ from shardwright.reconcile.writes import (
     Patch,
     Write,
 )
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.names import group_names
 from tests.support.builders_deployment import a_plan
 

@@ -18,25 +18,23 @@ from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
+from shardwright.pipeline.replanning import Replanned, place_beside
 from shardwright.reconcile.first_seen import Sighting
-from shardwright.reconcile.members import read_member
+from shardwright.reconcile.members import Situation, read_member
 from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.planner_answers import answer, dated, waits_for_itself
+from shardwright.reconcile.planner_work import answer, dated, waits_for_itself
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
-from shardwright.reconcile.record_object import read_record, record_key
+from shardwright.reconcile.record_object import SigningKeys, read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
-from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
-from shardwright.reconcile.states import Situation
 from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
-from shardwright.replanning import Replanned, place_beside
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus, reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID

@@ -10,10 +10,10 @@ from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
-from shardwright.pipeline import Supply, plan_serving, with_ways_out
+from shardwright.pipeline.assembly import Supply, plan_serving, with_ways_out
+from shardwright.pipeline.replanning import Ground, Held
 from shardwright.planning.report import Plan, Report
-from shardwright.replanning import Ground, Held
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import h100_nodes

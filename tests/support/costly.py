@@ -20,8 +20,8 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.modelspec.catalogue import known_ids
-from shardwright.pipeline import bundle_for
-from shardwright.reconcile.work import Planned
+from shardwright.pipeline.assembly import bundle_for
+from shardwright.reconcile.planner_work import Planned
 from shardwright.resolving.engine import ENGINE_TEXT_MAX_BYTES
 from shardwright.resolving.subject import Subject
 from tests.support.builders_plan import a_network, a_pool

@@ -11,12 +11,12 @@ from shardwright.cluster.sources import project_node, project_pod, project_prior
 from shardwright.controller.cluster_cache import ClusterCache, Dependencies
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key
-from shardwright.hardware.bare import BareNode
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import BareNode
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
-from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_reconcile import NOON

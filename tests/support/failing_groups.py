@@ -1,7 +1,6 @@
 """Groups that fail and say as much as they can, and groups that serve."""
 
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import Awaited, GroupState, Situation, Wait
+from shardwright.reconcile.members import Awaited, Failure, GroupState, Situation, Wait
 
 NODES = tuple(f"ip-10-0-0-{index}.eu-central-1.compute.internal" for index in range(4))
 

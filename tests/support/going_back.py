@@ -8,7 +8,7 @@ from functools import cache
 from json import dumps, loads
 from typing import Any
 
-from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.group import ROLLBACK_TO
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import Cluster
 from tests.support.small_cluster import LOAD_SECONDS

@@ -1,12 +1,11 @@
 """Weights and memory of a whole replica, asked for in one call."""
 
 from shardwright.costs.memory import Frame, ReplicaMemory, lengthened, memory_under, stage_holds
-from shardwright.costs.overheads import Device
-from shardwright.costs.weights import stage_weight_parts
+from shardwright.costs.weight_bytes import stage_weight_parts
+from shardwright.costs.working_memory import Device
 from shardwright.costs.workload import Workload
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import EngineTraits, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 
 
 def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:

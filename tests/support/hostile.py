@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.reconcile.life_rules import RESTART, ROLLBACK_TO
+from shardwright.reconcile.group import RESTART, ROLLBACK_TO
 from tests.harness.api import ApiError, Manifest
 from tests.support.builders_resource import A_CONFIG
 from tests.support.models import Models

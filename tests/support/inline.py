@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from shardwright.controller.ipc import Failed
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.reconcile.budget import Failed
-from shardwright.reconcile.work import Work
+from shardwright.reconcile.planner_work import Work
 from tests.support.known_answers import known
 
 Answer = TypeVar("Answer")

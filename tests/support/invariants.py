@@ -21,12 +21,12 @@ from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.hardware.nodes import NodeFacts, read_node, read_pod
-from shardwright.pipeline import bundle_for
+from shardwright.pipeline.assembly import bundle_for
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
+from shardwright.reconcile.pod_inputs import seed_of
 from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.names import (
     base_name,
     generation_of,
@@ -35,7 +35,7 @@ from shardwright.rendering.names import (
     revision_name,
 )
 from shardwright.rendering.render import restored
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
 from tests.support.keys import KEYS

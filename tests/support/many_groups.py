@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.publish import Kept
-from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.snapshot import Snapshot
 from tests.support.builders_snapshot import TWO_NODES, Operator
 from tests.support.small_cluster import READY, SmallCluster

@@ -12,9 +12,9 @@ from typing import Any, Final
 from shardwright.cluster.resources import NODES, PODS, STATEFUL_SETS, Resource
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.nodes import read_node, read_pod
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.rollout import planned_nodes
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.harness.api import Manifest
 from tests.support.builders_operator import Hand
 from tests.support.builders_reconcile import crashed, pod

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shardwright.cluster.client import ApiError
-from shardwright.controller.clock import SteadyClock
 from shardwright.controller.queue import FIRST_RETRY_SECONDS, Key, Requeue
 from shardwright.controller.queue_workers import NotAllTakenError
+from shardwright.controller.reconciler import SteadyClock
 from tests.harness.api import Manifest
 from tests.support.builders_operator import Hand, Parts
 from tests.support.builders_reconcile import NOON

@@ -1,7 +1,7 @@
 """Asks an engine's own parser alone: no policy says whether an option may be set."""
 
-from shardwright.engines.option_tables import option_table
 from shardwright.engines.options import Rules, _check_option, _find, _no_table, _unknown
+from shardwright.engines.policy import option_table
 from shardwright.engines.vllm.policy import RULES
 from shardwright.errors import Problem
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
 from tests.support.builders_model import catalogued
 
 _FOLDER = Path(__file__).parents[1] / "data" / "oracle"

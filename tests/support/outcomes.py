@@ -10,8 +10,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import Awaited, GroupState, Situation, Wait
+from shardwright.reconcile.members import Awaited, Failure, GroupState, Situation, Wait
 from tests.support.builders_deployment import a_plan
 
 READY = GroupState(name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b"))

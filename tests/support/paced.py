@@ -10,9 +10,9 @@ from time import monotonic
 from unittest.mock import patch
 
 from shardwright.controller import reconciler
-from shardwright.controller.clock import SteadyClock
-from shardwright.controller.main import main
+from shardwright.controller.__main__ import main
 from shardwright.controller.queue import Key, Queue, Requeue
+from shardwright.controller.reconciler import SteadyClock
 
 
 def run(pace: float, arguments: list[str]) -> int:

@@ -11,8 +11,8 @@ from typing import Final
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.modelspec.spec import ExpertFeedForward, ModelSpec, Weight
-from shardwright.modelspec.stored import stored_as
+from shardwright.modelspec.computed import stored_as
+from shardwright.modelspec.model_spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import HALVED, NEAR_TIE
 from shardwright.planning.planner import Considered, consider, decided, make_plan

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Awaitable
 
-from shardwright.controller.main import main
+from shardwright.controller.__main__ import main
 from tests.support.hostile_text import HOSTILE
 
 ENDS = "shardwright.controller.operator"

@@ -17,12 +17,11 @@ from shardwright.costs.workload import Workload
 from shardwright.engines.vllm import traits as vllm
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import SearchSpace
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.layout import EngineTraits, SearchSpace
 from shardwright.modelspec.catalogue import find_model, known_ids
+from shardwright.modelspec.computed import stored_as
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
-from shardwright.modelspec.stored import stored_as
 from shardwright.planning.request import Objective, OptimizeFor, Request
 from tests.support.builders_plan import a_network, a_pool
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from shardwright.cli.arguments import build_parser
-from shardwright.controller.options import operator_parser
+from shardwright.cli.commands import build_parser
+from shardwright.controller.operator_options import operator_parser
 from shardwright.engines import environment, trtllm, vllm
 from tests.support import reference_resource, reference_vllm
 from tests.support.wrapping import wrapped

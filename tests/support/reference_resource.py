@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardwright.api.conditions import ConditionType, Reason
-from shardwright.api.names import API_VERSION, CATEGORIES, KIND, SHORT_NAMES
+from shardwright.api.group_version import API_VERSION, CATEGORIES, KIND, SHORT_NAMES
 from shardwright.api.rules import RULES
 from shardwright.api.schema import spec_schema, status_schema
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shardwright.engines.option_tables import Option, option_table
-from shardwright.engines.vllm.families import FAMILIES
+from shardwright.engines.policy import Option, option_table
+from shardwright.engines.vllm.arguments import FAMILIES
 from shardwright.engines.vllm.policy import POLICY, RULES
 
 _VERSIONS: Final = RULES.tables.versions

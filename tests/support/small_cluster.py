@@ -13,8 +13,8 @@ from typing import Any
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.observed import controller_uid, object_key
-from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.writes import (
     Aside,

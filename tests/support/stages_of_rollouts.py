@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.writes import Why
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD, Cluster
 from tests.support.small_cluster import LOAD_SECONDS

@@ -8,7 +8,7 @@ import signal
 import sys
 from time import monotonic
 
-from shardwright.controller.main import main
+from shardwright.controller.__main__ import main
 
 
 def spin(seconds: float) -> None:

@@ -5,11 +5,10 @@ that know nothing of Kubernetes, and no CEL, so no rules between fields.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
-from shardwright.api.engine import OF_ONE_MODEL
-from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.network_policy import Egress, NetworkPolicies
+from shardwright.api.node_settings import AUTOSCALED_POOLS, GPUS, DescribedPools, StatedGpus
 from shardwright.api.schema import spec_schema
+from shardwright.api.spec import OF_ONE_MODEL
 from shardwright.api.structural import Schema, structural
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import Frame, stage_holds
-from shardwright.costs.overheads import Device
+from shardwright.costs.working_memory import Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Candidate, Layout

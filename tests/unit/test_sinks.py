@@ -13,13 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from shardwright.api.conditions import Condition, ConditionType, set_condition
 from shardwright.api.published import MESSAGE_MAX_LENGTH, SENTENCE_MAX_LENGTH, ShownExclusion
 from shardwright.cluster.client import Client
-from shardwright.cluster.events import Recorder
+from shardwright.cluster.reports import Recorder
 from shardwright.controller.metrics import Metrics
 from shardwright.reconcile.events import Event
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import GroupState, Situation
-from shardwright.reconcile.status import group_status
+from shardwright.reconcile.members import Failure, GroupState, Situation
+from shardwright.reconcile.model_status import group_status
 from shardwright.sinks import (
     EVENT_MAX_BYTES,
     LOG_FIELD_MAX_BYTES,

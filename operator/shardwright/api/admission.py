@@ -9,13 +9,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from shardwright.api.engine import Executor
 from shardwright.api.parts import Part, unsaid
-from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
-from shardwright.api.request import network_of
-from shardwright.api.spec import Spec
+from shardwright.api.planner_request import network_of
+from shardwright.api.pod_spec import OPEN_KEYS, Pod, domain_of
+from shardwright.api.spec import Executor, Spec
 from shardwright.api.violations import read_part
-from shardwright.api.weights import (
+from shardwright.api.weights_source import (
     BUCKETS,
     HUB,
     IMAGE_VOLUME,
@@ -24,8 +23,8 @@ from shardwright.api.weights import (
     place_of,
     scheme_of,
 )
-from shardwright.engines.engine import check_admission
 from shardwright.engines.environment import check_admitted, check_environment
+from shardwright.engines.registry import check_admission
 from shardwright.errors import InputError, Problem
 
 EVERYTHING: Final = "*"

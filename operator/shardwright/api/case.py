@@ -19,14 +19,14 @@ from pydantic import (
 )
 
 from shardwright.api.parts import Part
+from shardwright.api.spec import Workload
 from shardwright.api.structural import structural
 from shardwright.api.violations import Schema, explain
-from shardwright.api.workload import Workload
 from shardwright.costs.workload import Arrival
-from shardwright.engines.known import BY_LOWER_NAME
+from shardwright.engines.registry import BY_LOWER_NAME
 from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import InputError
-from shardwright.modelspec.stored import STORED
+from shardwright.modelspec.computed import STORED
 
 _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
 

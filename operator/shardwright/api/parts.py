@@ -1,8 +1,12 @@
 """The types of the spec's fields: names, quantities, values, and the base of every object.
 
 A value of another type is refused, whatever it could be read as, and so is an unknown field.
+
+A rule between fields of one object, as CEL for the API server and as a predicate for us.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
@@ -17,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from shardwright.hardware.slices import PROFILE_PATTERN
+from shardwright.hardware.suitability import PROFILE_PATTERN
 
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
 LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -131,3 +135,20 @@ def unsaid(part: type[APart]) -> APart:
 @cache
 def _unsaid(part: type[Part]) -> Part:
     return part.model_construct()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A condition on the objects at ``path`` (``[]``: on every item of a list).
+
+    ``field`` is the field under it for the user to change, as in the API server's ``fieldPath``.
+    ``figures`` says the rule in the numbers of the object at hand, which CEL cannot.
+    """
+
+    code: str
+    path: str
+    field: str
+    cel: str
+    message: str
+    holds: Callable[[Any], bool]
+    figures: Callable[[Any], str] | None = None

@@ -7,19 +7,18 @@ condition twice. A test wants the same verdict of both on the same resources.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.api import engine, model, weights, workload
-from shardwright.api.engine import DraftHead
-from shardwright.api.life import delays_grow
-from shardwright.api.model import Adapter
-from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, unsaid
-from shardwright.api.pod import keys_are_label_keys
-from shardwright.api.pod_rules import POD_RULES
-from shardwright.api.rule import Rule
+from shardwright.api import spec
+from shardwright.api import weights_source as source
+from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, Rule, unsaid
+from shardwright.api.pod_spec import POD_RULES, keys_are_label_keys
 from shardwright.api.spec import (
+    Adapter,
     Budget,
+    DraftHead,
     Parallelism,
     Spec,
     context_divides_tensor,
+    delays_grow,
     every_key_needs_exists,
     exists_has_no_value,
     experts_are_cut_as_the_engine_can,
@@ -30,7 +29,7 @@ from shardwright.api.spec import (
     scheduler_is_not_kai,
     seconds_need_no_execute,
 )
-from shardwright.api.weights import Weights
+from shardwright.api.weights_source import Weights
 from shardwright.engines.environment import NEVER, NEVER_PATTERN
 from shardwright.errors import Problem
 
@@ -103,16 +102,16 @@ def _within_gpu_budget(spec: Spec) -> bool:
 
 
 def _is_short_enough(part: Weights | Adapter | DraftHead) -> bool:
-    return weights.is_short_enough(part.uri)
+    return source.is_short_enough(part.uri)
 
 
 _SHORT_ENOUGH: Final = (
     "!has(self.uri) || (self.uri.startsWith('pvc://') ? "
-    f"size(self.uri.split('/')[2]) <= {weights.CLAIM_MAX_LENGTH} && size(self.uri) - "
+    f"size(self.uri.split('/')[2]) <= {source.CLAIM_MAX_LENGTH} && size(self.uri) - "
     "size(self.uri.split('/')[2]) <= "
-    f"{weights.URI_MAX_LENGTH - weights.CLAIM_MAX_LENGTH} : self.uri.startsWith('oci://') ? "
-    f"size(self.uri) <= {len('oci://') + weights.IMAGE_MAX_LENGTH} : "
-    f"size(self.uri) <= {weights.BUCKET_MAX_LENGTH})"
+    f"{source.URI_MAX_LENGTH - source.CLAIM_MAX_LENGTH} : self.uri.startsWith('oci://') ? "
+    f"size(self.uri) <= {len('oci://') + source.IMAGE_MAX_LENGTH} : "
+    f"size(self.uri) <= {source.BUCKET_MAX_LENGTH})"
 )
 
 RULES: Final = (
@@ -122,7 +121,7 @@ RULES: Final = (
         field=".configMapRef",
         cel="!(has(self.config) && has(self.configMapRef))",
         message="config and configMapRef must not both be set; remove one of them",
-        holds=model.has_one_source_of_config,
+        holds=spec.has_one_source_of_config,
     ),
     Rule(
         code="RevisionWithoutHub",
@@ -132,7 +131,7 @@ RULES: Final = (
         "self.weights.uri.startsWith('hf://')",
         message="revision must not be set with a weights.uri other than hf://: it names a "
         "commit on the hub; remove revision",
-        holds=model.revision_is_of_the_hub,
+        holds=spec.revision_is_of_the_hub,
     ),
     Rule(
         code="WeightsOfAnotherModel",
@@ -142,7 +141,7 @@ RULES: Final = (
         "!self.weights.uri.startsWith('hf://') || self.weights.uri == 'hf://' + self.id",
         message="weights.uri must be hf:// and the id of the model: the hub has both under one "
         "name; correct it, or remove uri",
-        holds=model.hub_has_the_model,
+        holds=spec.hub_has_the_model,
     ),
     *(
         Rule(
@@ -150,9 +149,9 @@ RULES: Final = (
             path=path,
             field=".uri",
             cel=_SHORT_ENOUGH,
-            message=f"{uri} must have at most {weights.CLAIM_MAX_LENGTH} characters of a claim and "
-            f"{weights.FOLDER_MAX_LENGTH:,} of a folder after pvc://, {weights.IMAGE_MAX_LENGTH} "
-            f"after oci://, and {weights.BUCKET_MAX_LENGTH:,} in all for a bucket; shorten it",
+            message=f"{uri} must have at most {source.CLAIM_MAX_LENGTH} characters of a claim and "
+            f"{source.FOLDER_MAX_LENGTH:,} of a folder after pvc://, {source.IMAGE_MAX_LENGTH} "
+            f"after oci://, and {source.BUCKET_MAX_LENGTH:,} in all for a bucket; shorten it",
             holds=_is_short_enough,
         )
         for path, uri in (
@@ -168,7 +167,7 @@ RULES: Final = (
         cel="!has(self.cache) || !has(self.uri) || self.uri.startsWith('hf://')",
         message="cache must come with a uri hf://, which is the default: it keeps downloads from "
         "the hub; remove cache or correct uri",
-        holds=weights.cache_is_of_the_hub,
+        holds=source.cache_is_of_the_hub,
     ),
     Rule(
         code="WeightsSettings",
@@ -177,7 +176,7 @@ RULES: Final = (
         cel="!has(self.objectStore) || (has(self.uri) && self.uri.matches('^(s3|gs|az)://'))",
         message="objectStore must come with a uri s3://, gs:// or az://: it says how a bucket is "
         "read; remove objectStore or correct uri",
-        holds=weights.store_is_of_a_bucket,
+        holds=source.store_is_of_a_bucket,
     ),
     Rule(
         code="WeightsSettings",
@@ -186,7 +185,7 @@ RULES: Final = (
         cel="!has(self.image) || (has(self.uri) && self.uri.startsWith('oci://'))",
         message="image must come with a uri oci://: it says how an image is read; remove image or "
         "correct uri",
-        holds=weights.image_is_mounted,
+        holds=source.image_is_mounted,
     ),
     Rule(
         code="WeightsSecret",
@@ -197,7 +196,7 @@ RULES: Final = (
         message="secretRef must come with a uri hf://, s3:// or az://, and its key with hf:// "
         "alone; gs:// takes the identity of pod.serviceAccountName: with HMAC keys use s3:// and "
         "endpoint https://storage.googleapis.com",
-        holds=weights.secret_is_of_the_address,
+        holds=source.secret_is_of_the_address,
     ),
     Rule(
         code="StoreNotStreamed",
@@ -208,7 +207,7 @@ RULES: Final = (
         "self.loadFormat in ['Auto', 'RunAIStreamer']",
         message="loadFormat must be Auto or RunAIStreamer with a weights.uri s3://, gs:// or "
         "az://: nothing else reads a bucket; remove loadFormat",
-        holds=model.store_is_streamed,
+        holds=spec.store_is_streamed,
     ),
     Rule(
         code="StoreOfS3",
@@ -219,7 +218,7 @@ RULES: Final = (
         "has(self.objectStore.addressing) || has(self.objectStore.caConfigMapRef))",
         message="objectStore must have endpoint, region, addressing and caConfigMapRef only with "
         "a uri s3://; remove them",
-        holds=weights.is_of_s3_alone,
+        holds=source.is_of_s3_alone,
     ),
     Rule(
         code="StoreAccount",
@@ -229,7 +228,7 @@ RULES: Final = (
         "(has(self.objectStore) && has(self.objectStore.account))",
         message="account must be set with a uri az://, and with no other: it is the storage "
         "account of Azure; set or remove it",
-        holds=weights.account_is_of_azure,
+        holds=source.account_is_of_azure,
     ),
     Rule(
         code="CacheKind",
@@ -238,7 +237,7 @@ RULES: Final = (
         cel="has(self.claimName) != has(self.storage)",
         message="cache must have exactly one of claimName and storage; set one, or remove cache "
         "to download at every start",
-        holds=weights.has_one_kind_of_cache,
+        holds=source.has_one_kind_of_cache,
     ),
     Rule(
         code="CacheClass",
@@ -247,7 +246,7 @@ RULES: Final = (
         cel="!has(self.storageClassName) || has(self.storage)",
         message="storageClassName must come with storage: "
         "a claim that exists has its class; remove it",
-        holds=weights.class_is_of_own_claims,
+        holds=source.class_is_of_own_claims,
     ),
     Rule(
         code="ShardsWithoutClaim",
@@ -258,7 +257,7 @@ RULES: Final = (
         "self.weights.uri.matches('^(pvc|oci)://'))",
         message="loadFormat ShardedState must come with a weights.uri pvc:// or oci://: the hub "
         "has no such files; set one of them",
-        holds=model.shards_lie_where_they_can,
+        holds=spec.shards_lie_where_they_can,
     ),
     Rule(
         code="AdapterNameTaken",
@@ -268,7 +267,7 @@ RULES: Final = (
         "self.servedName : self.id))",
         message="adapters must not have the name of the model (servedName, else id); give the "
         "adapter another name",
-        holds=model.adapters_have_names_of_their_own,
+        holds=spec.adapters_have_names_of_their_own,
     ),
     Rule(
         code="RankWithoutAdapters",
@@ -277,7 +276,7 @@ RULES: Final = (
         cel="!has(self.maxAdapterRank) || (has(self.adapters) && size(self.adapters) > 0)",
         message="maxAdapterRank must come with adapters, "
         "whose slots it sizes; set adapters or remove it",
-        holds=model.rank_is_of_adapters,
+        holds=spec.rank_is_of_adapters,
     ),
     Rule(
         code="EnvironmentForbidden",
@@ -290,7 +289,7 @@ RULES: Final = (
         "(LD_..., PYTHON...); remove it, a token goes to "
         "spec.model.weights.secretRef, an API key to "
         "spec.engine.apiKeySecretRef",
-        holds=engine.may_be_set,
+        holds=spec.may_be_set,
     ),
     Rule(
         code="RayWithoutVLLM",
@@ -299,7 +298,7 @@ RULES: Final = (
         cel="!has(self.executor) || self.executor != 'Ray' || self.name == 'vLLM'",
         message="executor Ray must come with name vLLM: no other engine is rendered for it; "
         "remove executor or use vLLM",
-        holds=engine.ray_is_for_vllm,
+        holds=spec.ray_is_for_vllm,
     ),
     Rule(
         code="RequestsExceedModelLength",
@@ -319,7 +318,7 @@ RULES: Final = (
         cel="!(has(self.concurrency) && has(self.requestsPerSecond))",
         message="requestsPerSecond and concurrency must not both be set: each says how requests "
         "arrive; remove one of them",
-        holds=workload.one_way_of_arrival,
+        holds=spec.one_way_of_arrival,
     ),
     Rule(
         code="HeadOfMethod",
@@ -328,7 +327,7 @@ RULES: Final = (
         cel="has(self.head) == (self.method in ['EAGLE3', 'DraftModel'])",
         message="head must be set with methods EAGLE3 and "
         "DraftModel, and with no other; set or remove it",
-        holds=engine.has_a_head_where_one_drafts,
+        holds=spec.has_a_head_where_one_drafts,
     ),
     Rule(
         code="DraftOfShards",

@@ -9,9 +9,17 @@ from typing import Final
 
 import yaml
 
-from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, SINGULAR, VERSION
+from shardwright.api.group_version import (
+    CATEGORIES,
+    GROUP,
+    KIND,
+    PLURAL,
+    SHORT_NAMES,
+    SINGULAR,
+    VERSION,
+)
+from shardwright.api.parts import Rule
 from shardwright.api.published import Status
-from shardwright.api.rule import Rule
 from shardwright.api.rules import RULES
 from shardwright.api.spec import Spec
 from shardwright.api.structural import Schema, structural

@@ -2,6 +2,8 @@
 
 They never change a resource: its spec is merged with the defaults before planning, its own fields
 win, and its status names the fields that came from the defaults.
+
+Whether configs nobody has given are read from the hub, by a Job in the model's namespace.
 """
 
 import json
@@ -10,23 +12,44 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from pydantic import Field
 from pydantic.alias_generators import to_camel
 
-from shardwright.api import nodes
+from shardwright.api import node_settings
 from shardwright.api.admission import POLICY, NamespaceLimits, UserPolicy, read_policy
-from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
-from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_fetch
-from shardwright.api.engine import OF_ONE_MODEL, Engine
-from shardwright.api.gpus import GPUS, read_gpus
-from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
-from shardwright.api.parts import APart, unsaid
-from shardwright.api.pod import Pod, Resources, lie_together
+from shardwright.api.node_settings import AUTOSCALED_POOLS, GPUS, read_gpus, read_pools
+from shardwright.api.parts import APart, Part, unsaid
+from shardwright.api.pod_spec import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
-from shardwright.api.spec import Spec
+from shardwright.api.spec import OF_ONE_MODEL, Engine, Spec
+from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.gpus import Stated
 from shardwright.hardware.provisioning import AutoscaledPool
-from shardwright.hardware.stated import Stated
+
+CONFIG_FETCH: Final = "configFetch"
+
+
+class ConfigFetch(Part):
+    """The setting as a whole."""
+
+    enabled: bool = Field(default=False, description="Whether they are read.")
+
+
+class _Setting(Part):
+    config_fetch: ConfigFetch = Field(alias=CONFIG_FETCH)
+
+
+def read_config_fetch(described: object) -> ConfigFetch:
+    """Return the setting ``configFetch``.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    return read_part(_Setting, {CONFIG_FETCH: described}).config_fetch
+
 
 DEFAULTS: Final = "engineDefaults"
 ROLLOUT: Final = "rollout"
@@ -34,7 +57,7 @@ PROVEN_FIRST: Final = "provenImagesFirst"
 KNOWN: Final = (
     DEFAULTS,
     POLICY,
-    *nodes.NAMES,
+    *node_settings.NAMES,
     GPUS,
     AUTOSCALED_POOLS,
     NETWORK_POLICY,
@@ -118,7 +141,7 @@ def read_settings(text: str) -> Settings:
 
 def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
     spec = _read_defaults(said[DEFAULTS])
-    stated = nodes.read_stated(content, read_gpus(said[GPUS]))
+    stated = node_settings.read_stated(content, read_gpus(said[GPUS]))
     return Settings(
         engine=spec.engine if "engine" in said[DEFAULTS] else None,
         pod=spec.pod if "pod" in said[DEFAULTS] else None,

@@ -2,29 +2,510 @@
 
 ``kubectl explain`` prints these descriptions, and the API server enforces types and bounds:
 ``schema`` makes the CRD of them. Rules between fields are in ``rules``.
+
+``spec.engine``: the engine, its requests and K/V, drafts, options, environment and executor.
+
+``engines.options`` checks which options an engine has and who may set them.
+
+The fields of the spec for the life of groups, unknown to the planner: restarts and readiness.
+
+``spec.model``: the model to serve, the address of its weights, and adapters.
+
+``spec.workload``: the load that the plan is made for, in means of lengths and arrivals.
 """
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.engine import Engine
-from shardwright.api.life import Readiness, Restart, Rollout
-from shardwright.api.model import Model
 from shardwright.api.parts import (
+    IMAGE,
     LABEL_KEY,
+    ArgumentValue,
+    DataKey,
     Degree,
     LabelValue,
     MigProfile,
     ObjectName,
     Part,
     QueueName,
+    Tokens,
     unsaid,
 )
-from shardwright.api.pod import Pod
-from shardwright.api.workload import Workload
+from shardwright.api.pod_spec import Pod
+from shardwright.api.weights_source import (
+    BUCKETS,
+    CLAIM,
+    COMMIT,
+    HUB,
+    IMAGE_VOLUME,
+    MODEL_ID,
+    PartUri,
+    Weights,
+    place_of,
+    scheme_of,
+)
+from shardwright.engines.environment import is_admissible
+from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.layouts.layout import MOST_REPLICAS
+
+Executor = Literal["Native", "Ray"]
+"""Who joins the ranks of a group over several nodes."""
+
+
+OF_ONE_MODEL: Final = ("maxModelLen", "kvCacheQuantization", "kvOffload", "speculation")
+"""Fields of ``spec.engine`` that have no default for all models: they go with one, and its load."""
+
+
+class EnvironmentVariable(Part):
+    """One environment variable of the engine container."""
+
+    name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = (
+        Field(
+            description="Name of the variable: a setting of the engine "
+            "or its libraries that is listed, or that the administrator "
+            "admits. Those that the operator sets itself are refused."
+        )
+    )
+    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="Value, taken literally: $(NAME) is not expanded."
+    )
+
+
+class ApiKeyReference(Part):
+    """A key of a Secret in the same namespace, whose value clients must bring."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+    key: DataKey = Field(
+        default="api-key",
+        description="Key that holds the API key: ASCII without spaces or line breaks.",
+    )
+
+
+class DraftHead(Part):
+    """A model or a head beside the served model: its config, and the address of its weights."""
+
+    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
+        description="Hugging Face id of the draft model or head. The architecture of a draft "
+        "model comes from the built-in catalogue unless config gives it."
+    )
+    config: dict[str, Any] | None = Field(
+        default=None,
+        max_length=256,
+        description="Its config.json itself.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+    uri: PartUri = Field(
+        description="Address of its weights. hf://ID@COMMIT is downloaded from the hub before the "
+        "engine starts, with the token of weights.secretRef, if any. pvc://CLAIM/PATH is read from "
+        "a PersistentVolumeClaim of the namespace."
+    )
+
+
+class Speculation(Part):
+    """Tokens that are drafted ahead, and verified by the model in one step."""
+
+    method: Literal["MTP", "EAGLE3", "DraftModel", "PromptLookup"] = Field(
+        description="The drafter. MTP: layers of the model's own "
+        "checkpoint. EAGLE3: a head that was trained for it. DraftModel: "
+        "a small model of the same vocabulary. PromptLookup: the prompt."
+    )
+    tokens: Annotated[int, Field(ge=1, le=16)] | None = Field(
+        default=None,
+        description="Tokens that are drafted and verified in every step. Default: what serves "
+        "most at the load.",
+    )
+    acceptance_percent: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        default=None,
+        description="Chance that a drafted token is accepted, after all before it were; planned "
+        "with, measure it. Default: assumed by method, with a wider band.",
+    )
+    head: DraftHead | None = Field(
+        default=None, description="The head or model that drafts, of EAGLE3 and DraftModel."
+    )
+
+
+class KvOffload(Part):
+    """K/V of prompts that were computed before, kept in the memory of the node beside the K/V cache
+    of the GPUs.
+    """
+
+    host_memory: Annotated[
+        str, StringConstraints(max_length=16, pattern=r"^(Auto|[1-9][0-9]{0,5}(Gi|Ti))$")
+    ] = Field(
+        default="Auto",
+        description="Memory of its node for each pod, as 256Gi, besides that of the engine's "
+        "processes. Auto: the memory that the nodes of the plan have left for a pod.",
+    )
+
+
+class Engine(Part):
+    """The inference engine."""
+
+    name: Literal["vLLM", "TensorRTLLM"] = Field(
+        default="vLLM",
+        description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs.",
+    )
+    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
+        default=None,
+        description="Container image. Default: vLLM's own release image "
+        "of the version, for AMD's GPUs vllm/vllm-openai-rocm. One of "
+        "TensorRT-LLM must hold sshd for a model on several nodes.",
+    )
+    version: (
+        Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None
+    ) = Field(
+        default=None,
+        description="Engine version in the image, as 0.33.0. Plans and arguments "
+        "are checked against its rules. Default: the newest version that is known.",
+    )
+    args: dict[str, ArgumentValue] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Engine options without leading dashes, with typed values, as "
+        "enable-prefix-caching: false. Options that "
+        "the plan decides, or that open the server or the node, are refused; true sets a switch "
+        "and false its negative.",
+        json_schema_extra={"x-kubernetes-map-type": "granular"},
+    )
+    family_defaults: Literal["Auto", "None"] | None = Field(
+        default=None,
+        description="With vLLM: whether it is told the parsers of tool calls and of reasoning that "
+        "the model's family wants, "
+        "if args do not set them. Auto: it is, if the family is known; None: it is not. "
+        "Default: Auto.",
+    )
+    executor: Executor | None = Field(
+        default=None,
+        description="With vLLM: who joins the ranks of a group over several nodes. Native: the "
+        "engine itself. Ray: a Ray cluster of the group's own, for those who need one; the "
+        "image must have Ray in it. Groups of one node are the same with both. Default: Native.",
+    )
+    max_model_len: Tokens | None = Field(
+        default=None,
+        description="Longest request, prompt and answer together, in tokens; longer ones "
+        "are refused. Default: as long as model and K/V cache hold where that costs no GPU and "
+        "keeps none of the load waiting, at least workload.inputTokens + outputTokens.",
+    )
+    kv_cache_quantization: Literal["Auto", "FP8"] | None = Field(
+        default=None,
+        description="How the K/V cache is held. Auto: as "
+        "the model computes. FP8: one byte per element. Default: Auto.",
+    )
+    kv_offload: KvOffload | None = Field(
+        default=None,
+        description="Keep K/V that the GPUs have no room for in the memory of the nodes, so that "
+        "prompts that come again are not "
+        "computed again. Pods request it. For vLLM.",
+    )
+    speculation: Speculation | None = Field(
+        default=None,
+        description="Speculative decoding; the engine is started with it, and the plan counts the "
+        "weights, K/V and passes of the drafter. For vLLM.",
+    )
+    api_key_secret_ref: ApiKeyReference | None = Field(
+        default=None,
+        description="With vLLM: Secret with the API key that clients must send "
+        "(Authorization: Bearer ...). Only the kubelet reads it, never the operator; pods "
+        "get it when they start. Default: everybody who reaches the Service is served.",
+    )
+    env: list[EnvironmentVariable] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Environment variables of the engine.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+
+
+def may_be_set(variable: EnvironmentVariable) -> bool:
+    """Return whether an administrator may at least admit a variable."""
+    return is_admissible(variable.name)
+
+
+def ray_is_for_vllm(engine: Engine) -> bool:
+    """Return whether Ray is asked only of the engine that it is rendered for."""
+    return engine.executor != "Ray" or engine.name == "vLLM"
+
+
+def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
+    """Return whether a head is given if the method has one, and none if it has not."""
+    return (speculation.head is not None) == (speculation.method in ("EAGLE3", "DraftModel"))
+
+
+class Restart(Part):
+    """How a group of several pods that failed starts again; a single pod is restarted in place by
+    the kubelet.
+    """
+
+    delay_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        default=30,
+        description="Pause before the second restart in a row, "
+        "doubling with every further one. The first is at once.",
+    )
+    max_delay_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=600,
+        description="Longest pause, and the pause between tries when the budget is spent.",
+    )
+    stable_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        default=600, description="Service without a failure after which failures are counted anew."
+    )
+    budget: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=6,
+        description="Failures of the engine in a row after which the resource is "
+        "Degraded. Evictions, drains, preemption and lost nodes are not counted.",
+    )
+    on_budget_spent: Literal["Retry", "Stop"] = Field(
+        default="Retry",
+        description="Retry: go on, one try every maxDelaySeconds. Stop: the group stays "
+        "stopped until the spec or the annotation shardwright.io/restart changes.",
+    )
+
+
+class Readiness(Part):
+    """When a group counts as serving."""
+
+    tokens: bool = Field(
+        default=True,
+        description="True: ready means that tokens come out. An engine that nobody asks "
+        "is asked for one token now and then. False: the engine's /health is enough.",
+    )
+    silence_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=60,
+        description="Not ready after so long without a token while one is due; after twice as long "
+        "the group restarts. Must "
+        "exceed the time of the longest prompt.",
+    )
+    idle_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=30, description="Asked for one token after so long without a request."
+    )
+
+
+class Rollout(Part):
+    """How groups are restarted on purpose."""
+
+    max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1,
+        description="Groups that may be down at once because of "
+        "a changed template or a restart that was asked for.",
+    )
+    max_surge: Annotated[int, Field(ge=0, le=1)] = Field(
+        default=0,
+        description="Groups that may exist beside the wanted ones while pods change. 0: a "
+        "group stops before it starts anew. 1: if GPUs of the same kind are free and "
+        "the budget allows it, it starts anew on them and takes over when it is ready.",
+    )
+    min_ready_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        default=0,
+        description="How long a group must have been ready without a break before the next one is "
+        "stopped or, with maxSurge, its "
+        "former self. Ready means that tokens have come out (spec.readiness.tokens).",
+    )
+    drain_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        default=None,
+        description="How long running requests may take to finish when a group is stopped, moved "
+        "or scaled down; what runs longer is cut. The group stops as soon as none runs. Running "
+        "pods keep theirs until they restart. Default: three times the plan's mean answer, 60 s at "
+        "least, in steps that double, at most one hour.",
+    )
+    progress_deadline_seconds: Annotated[int, Field(ge=60, le=604_800)] | None = Field(
+        default=None,
+        description="How long a group may take to become ready once all its pods have nodes: pull, "
+        "download, load. After that "
+        "Stalled is True (ProgressDeadlineExceeded), and no further group takes the changed pods "
+        "until this one serves. Default: "
+        "15 minutes for the image, and the start-up budget with the download.",
+    )
+    min_groups: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1,
+        description="Groups that must have a place before the first one starts; what has a place "
+        "of more runs, and the rest waits in line. From spec.replicas on it means all or nothing. "
+        "Groups that run are kept, however few they become.",
+    )
+    partition: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=0,
+        description="Groups with a number below it keep the pods that they have, also when they "
+        "restart, until it is lowered: "
+        "a canary. Groups that are added get the pods of the present spec.",
+    )
+    on_failure: Literal["Pause", "RollBack"] = Field(
+        default="Pause",
+        description="Reaction to a group that does not come up with the changed pods. Pause: "
+        "the others keep theirs, and it is tried on. RollBack: when its deadline is over, or "
+        "its engine has failed three times in a row, all groups go back to the last revision "
+        "with which all of them served; the spec is not tried again before it changes.",
+    )
+    on_upgrade: Literal["Keep", "Roll"] | None = Field(
+        default=None,
+        description="How a release of the operator treats groups whose pods it would render "
+        "otherwise, or whose default engine version is another. Keep: nothing, their next "
+        "restart takes it on. Roll: restart them one after another. Default: as the operator's "
+        "rollout.onUpgrade says, which is Keep unless the administrator says otherwise.",
+    )
+
+
+def delays_grow(restart: Restart) -> bool:
+    """Return whether the longest delay is at least the first."""
+    return restart.max_delay_seconds >= restart.delay_seconds
+
+
+SERVED_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
+
+ServedName = Annotated[str, StringConstraints(max_length=193, pattern=SERVED_NAME)]
+
+
+class ConfigMapReference(Part):
+    """A key of a ConfigMap in the same namespace."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: ObjectName = Field(
+        description="Name of the ConfigMap, in the namespace of this resource."
+    )
+    key: DataKey = Field(
+        default="config.json", description="Key whose text is the model's config.json."
+    )
+
+
+class Adapter(Part):
+    """A LoRA adapter that is served under its own name."""
+
+    name: ServedName = Field(description="Name that clients ask for; not that of the model.")
+    uri: PartUri = Field(
+        description="Address of the adapter. hf://ID@COMMIT is downloaded from the hub before the "
+        "engine starts, with the token of weights.secretRef if there is one. pvc://CLAIM/PATH is "
+        "read from a PersistentVolumeClaim of the namespace."
+    )
+
+
+class Model(Part):
+    """The model to serve."""
+
+    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
+        description="Hugging Face id of the model; also the name under which it "
+        "is served. Its architecture comes from the built-in catalogue unless "
+        "config or configMapRef gives it, or a Job has read it from the hub."
+    )
+    served_name: ServedName | None = Field(
+        default=None, description="Name that clients ask for. Default: the id."
+    )
+    config: dict[str, Any] | None = Field(
+        default=None,
+        max_length=256,
+        description="The model's config.json itself. Excludes configMapRef.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+    config_map_ref: ConfigMapReference | None = Field(
+        default=None,
+        description="ConfigMap that holds the model's config.json; watched. Excludes config.",
+    )
+    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None = Field(
+        default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
+    )
+    weights: Weights | None = Field(
+        default=None,
+        description="Address of the weights. Default: the Hugging Face hub, without a token.",
+    )
+    load_format: Literal[
+        "Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"
+    ] = Field(
+        default="Auto",
+        description="How the engine reads the weights. Auto: as it sees fit. FastSafetensors, "
+        "RunAIStreamer: by these packages, "
+        "which the image must have. ShardedState: files that were written by the same tensor "
+        "degree, on a claim or in an image.",
+    )
+    quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
+        default="Auto",
+        description="How the engine holds the weights. Auto: as they are stored. "
+        "BF16, FP16: computed and held in that type. FP8: quantized while loading.",
+    )
+    adapters: list[Adapter] = Field(
+        default_factory=list,
+        max_length=32,
+        description="LoRA adapters that are served beside the model, "
+        "each with a slot in GPU memory that the plan counts.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    max_adapter_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] | None = Field(
+        default=None,
+        description="Largest rank of an adapter: every slot is as large as one of this rank. "
+        f"Default with adapters: {DEFAULT_ADAPTER_RANK}.",
+    )
+
+
+def has_one_source_of_config(model: Model) -> bool:
+    """Return whether the config is given once."""
+    return model.config is None or model.config_map_ref is None
+
+
+def revision_is_of_the_hub(model: Model) -> bool:
+    """Return whether a commit is named only of weights from the hub."""
+    return model.revision is None or scheme_of(model.weights) == HUB
+
+
+def hub_has_the_model(model: Model) -> bool:
+    """Return whether an address on the hub is the model's."""
+    uri = model.weights.uri if model.weights else None
+    return not uri or scheme_of(model.weights) != HUB or place_of(uri) == model.id
+
+
+def shards_lie_where_they_can(model: Model) -> bool:
+    """Return whether files of single ranks come from a claim or an image, which alone have them."""
+    scheme = scheme_of(model.weights)
+    return model.load_format != "ShardedState" or scheme in (CLAIM, IMAGE_VOLUME)
+
+
+def store_is_streamed(model: Model) -> bool:
+    """Return whether an object store is read by a loader that can."""
+    stored = scheme_of(model.weights) in BUCKETS
+    return not stored or model.load_format in ("Auto", "RunAIStreamer")
+
+
+def adapters_have_names_of_their_own(model: Model) -> bool:
+    """Return whether no adapter has the name of the model."""
+    return all(adapter.name != (model.served_name or model.id) for adapter in model.adapters)
+
+
+def rank_is_of_adapters(model: Model) -> bool:
+    """Return whether a rank is given only beside adapters."""
+    return model.max_adapter_rank is None or bool(model.adapters)
+
+
+class Workload(Part):
+    """The load that the plan is made for."""
+
+    input_tokens: Tokens = Field(default=2048, description="Mean prompt length in tokens.")
+    output_tokens: Tokens = Field(default=512, description="Mean answer length in tokens.")
+    concurrency: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        default=None,
+        description="Requests in flight at once, over all replicas. Default: 64, unless "
+        "requestsPerSecond is set.",
+    )
+    requests_per_second: (
+        Annotated[float, Field(ge=0.001, le=100_000, allow_inf_nan=False)] | None
+    ) = Field(
+        default=None,
+        description="Requests that arrive per second, over all replicas, instead of concurrency: a "
+        "plan carries them when it "
+        "serves as many.",
+    )
+    prefix_cache_hit_percent: Annotated[int, Field(ge=0, le=99)] = Field(
+        default=0,
+        description="Share of the input tokens whose K/V the prefix cache still has, in percent.",
+    )
+    expert_imbalance_percent: Annotated[int, Field(ge=100, le=1000)] | None = Field(
+        default=None,
+        description="Work of the busiest rank of an expert-parallel group, in percent of the mean. "
+        "Default: as the cost model assumes.",
+    )
+
+
+def one_way_of_arrival(workload: Workload) -> bool:
+    """Return whether requests' arrival is given once."""
+    return workload.concurrency is None or workload.requests_per_second is None
 
 
 class Objective(Part):

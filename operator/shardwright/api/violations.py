@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shardwright.api.structural import structural
-from shardwright.api.weights import FORMS
+from shardwright.api.weights_source import FORMS
 from shardwright.errors import InputError, Problem, hint_for, nearest
 
 Location = Sequence[int | str]

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardwright.cli.connecting import connection_of
+from shardwright.cli.cluster_arguments import connection_of
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.typed import names_live_model
 from shardwright.errors import Problem

@@ -1,34 +1,50 @@
 """Models that are not built in: their files from a folder, or by id from the Hugging Face hub.
 
 A built-in id asks nobody. Most models are, so HTTP and TLS are loaded only when needed.
+
+The command ``fetch``: a model's small files on the hub as a ConfigMap that a ShardedModel may
+name.
+
+It writes nothing to a cluster, fetches no weights, and keeps what it has read for the other
+commands.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.resource import ShardedModel
-from shardwright.api.weights import HUB, commit_of, scheme_of
-from shardwright.cli.exits import UnreachableError
+from shardwright.api.weights_source import COMMIT, HUB, MODEL_ID, commit_of, scheme_of
+from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.inputs import in_file, name_the_file, read_text
-from shardwright.cli.output import print_note
+from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
+from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.checkpoint_files import INDEX_FILE
-from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
+from shardwright.modelspec.checkpoint_files import INDEX_FILE, index_of
+from shardwright.modelspec.config_json import (
+    CONFIG_FILE,
+    QUANTIZATION_FILE,
+    folder_text,
+    parse_config,
+)
 from shardwright.modelspec.read import read_model
-from shardwright.resolving.question import Question
+from shardwright.rendering.fetch_job import HUB_COMMIT, HUB_MODEL
+from shardwright.rendering.names import base_name
+from shardwright.resolving.model import Question
 from shardwright.units import format_bytes
 
 if TYPE_CHECKING:
-    from shardwright.hub.checkpoint import Checkpoint
-    from shardwright.hub.kept import KeptCheckpoint
+    from shardwright.hub.checkpoint import Checkpoint, KeptCheckpoint
     from shardwright.hub.places import Hub
+
 
 Named = tuple[str, str | None]
 """A repository of the hub and its commit, None for the newest."""
@@ -96,7 +112,7 @@ def fetch_one(model: str, revision: str | None) -> Checkpoint:
     """
     from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
     from shardwright.hub.places import hub_of  # noqa: PLC0415 - see above
-    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
+    from shardwright.hub.transfer import HubUnavailableError  # noqa: PLC0415 - see above
 
     hub = hub_of(os.environ)
     try:
@@ -142,10 +158,9 @@ def read_unknown(
 
 
 def _read(named: Named, *, offline: bool) -> Checkpoint:
-    from shardwright.hub.checkpoint import fetch_config  # noqa: PLC0415 - see above
-    from shardwright.hub.kept import find_kept, kept_place  # noqa: PLC0415 - see above
+    from shardwright.hub.checkpoint import fetch_config, find_kept, kept_place  # noqa: PLC0415 - see above
     from shardwright.hub.places import hub_of  # noqa: PLC0415 - see above
-    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
+    from shardwright.hub.transfer import HubUnavailableError  # noqa: PLC0415 - see above
 
     hub = hub_of(os.environ, offline=offline)
     if kept := find_kept(kept_place(os.environ, hub), *named):
@@ -161,7 +176,7 @@ def _read(named: Named, *, offline: bool) -> Checkpoint:
 
 
 def _keep(hub: Hub, named: Named, checkpoint: Checkpoint) -> None:
-    from shardwright.hub.kept import keep, kept_place  # noqa: PLC0415 - see above
+    from shardwright.hub.checkpoint import keep, kept_place  # noqa: PLC0415 - see above
 
     model, revision = named
     if hub.offline:  # it is of a cache already
@@ -267,3 +282,61 @@ def _of_folder(folder: str) -> Checkpoint:
 def _unreadable(folder: str, what: str) -> Problem:
     remedy = "give the folder of a checkpoint, or models--ORG--NAME of the cache of the hub"
     return in_file(folder, Problem(code="FileUnreadable", what=what, remedy=remedy))
+
+
+_COMMIT_DIGITS: Final = 12
+"""Digits of the commit in a ConfigMap's name: 48 bits tell the commits of a repository apart."""
+
+
+def fetch_config_map(arguments: Namespace) -> Exit:
+    """Print a model's ConfigMap, and on stderr how a ShardedModel names it."""
+    model = arguments.model
+    revision = arguments.revision
+    problems = [
+        *_not_matching(
+            "MODEL", model, MODEL_ID, "must be the id of a repository of the hub, as org/name"
+        )
+    ]
+    if revision is not None:
+        problems += _not_matching(
+            "--revision", revision, COMMIT, "must be a commit: 40 hexadecimal digits"
+        )
+    if problems:
+        raise InputError(problems)
+    checkpoint = fetch_one(model, revision)
+    config_map = config_map_of(model, checkpoint)
+    if arguments.output == "json":
+        print_json(config_map)
+    else:
+        print_yaml([config_map])
+    name = config_map["metadata"]["name"]
+    print_note(
+        f"set spec.model to {{id: {model}, revision: "
+        f"{checkpoint.commit}, configMapRef: {{name: {name}}}}}"
+    )
+    if sizes := sizes_of(model, checkpoint):
+        print_note(f"{model}: {sizes}")
+    return Exit.PLAN
+
+
+def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the ConfigMap of a checkpoint, named by id and commit, and immutable like it."""
+    commit = checkpoint.commit or ""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": f"{base_name(model)}-{commit[:_COMMIT_DIGITS]}",
+            "annotations": {HUB_MODEL: model, HUB_COMMIT: commit},
+        },
+        "immutable": True,
+        "data": {**checkpoint.files, **index_of(checkpoint.tensor_bytes)},
+    }
+
+
+def _not_matching(path: str, value: str, pattern: str, limit: str) -> list[Problem]:
+    return (
+        []
+        if re.fullmatch(pattern, value)
+        else [Problem(code="BadFormat", path=path, what=f"{value!r:.200}", limit=limit)]
+    )

@@ -12,7 +12,7 @@ from argcomplete.completers import SuppressCompleter
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
-from shardwright.cli.arguments import build_parser
+from shardwright.cli.commands import build_parser
 from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.output import print_text
 
@@ -123,8 +123,8 @@ def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) 
     """Return a cluster's answer, empty if it fails: a shell cannot show the reason."""
     from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
 
+    from shardwright.cli.cluster_arguments import connection_of  # noqa: PLC0415 - same
     from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
 
     try:
         return asked(
@@ -136,7 +136,7 @@ def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) 
 
 def _of_kubeconfig(part: str) -> Completer:
     def names(parsed_args: Namespace, **_: Any) -> list[str]:
-        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415 - only where somebody waits for it
+        from shardwright.cluster.access import named_in_kubeconfig  # noqa: PLC0415 - only where somebody waits for it
 
         return named_in_kubeconfig(getattr(parsed_args, "kubeconfig", None), part)
 

@@ -8,13 +8,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from shardwright.cli.arguments import program_name
-from shardwright.cli.checks import Examined, examine
 from shardwright.cli.clusters import Target
+from shardwright.cli.commands import program_name
+from shardwright.cli.diagnosis import Finding, Result
+from shardwright.cli.doctor_checks import Examined, examine
 from shardwright.cli.exits import Exit
-from shardwright.cli.findings import Finding, Result
-from shardwright.cli.output import print_lines, width_of_output
-from shardwright.cli.outputs import print_document
+from shardwright.cli.output import print_document, print_lines, width_of_output
 from shardwright.cli.taking_stock import take_stock
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from shardwright.cli.checks import CHECKS, Check, Examined, made
+from shardwright.cli.diagnosis import Finding, Result
 from shardwright.cli.doctor import lines_of
-from shardwright.cli.findings import Finding, Result
+from shardwright.cli.doctor_checks import CHECKS, Check, Examined, made
 from shardwright.cli.output import print_error, print_lines, width_of_output
 from shardwright.cli.taking_stock import Object, TakenStock, holder_of, is_served, rights_of
 from shardwright.cluster.access import open_access

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import FORBIDDEN, Exit, UnreachableError
 from shardwright.cli.imports.draft import Content, Imported
-from shardwright.cli.imports.kinds import READERS, ImportOptions, import_object, importable
-from shardwright.cli.imports.names import KINDS, ImportedKind, kind_and_name
+from shardwright.cli.imports.objects import READERS, ImportOptions, import_object, importable
 from shardwright.cli.inputs import Given, name_the_file, read_sources
-from shardwright.cli.output import print_error, print_note, print_yaml
-from shardwright.cli.outputs import print_list
+from shardwright.cli.output import print_error, print_list, print_note, print_yaml
+from shardwright.cli.typed import KINDS, ImportedKind, kind_and_name
 from shardwright.errors import InputError, Problem
 
 if TYPE_CHECKING:

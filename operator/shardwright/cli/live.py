@@ -2,12 +2,24 @@
 
 Without the right to list nodes there is nothing to plan; anything else that may not be read is left
 out.
+
+A cluster's ShardedModel as a question to the planner, with the config that the cluster holds.
+
+``plan NAME``: a ShardedModel of the cluster with its current plan; one for an older generation
+of its spec does not count.
 """
 
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.api.settings import Settings
+from shardwright.cli.checkpoints import fetched_for, read_unknown
 from shardwright.cli.clusters import Target, unless_forbidden
+from shardwright.cli.exits import UnreachableError
+from shardwright.cli.live_models import LiveModel, is_planned, read_model
 from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.resources import (
@@ -22,11 +34,16 @@ from shardwright.cluster.resources import (
     SHARDED_MODELS,
     Resource,
 )
-from shardwright.hardware.bare import PublishedDevices, read_published
+from shardwright.engines.vllm.releases import kept_default
 from shardwright.hardware.capabilities import lacking
-from shardwright.hardware.pods import GpuUsage, read_pod
-from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.facts import GpuUsage, read_pod
+from shardwright.hardware.gpus import NONE, Stated
+from shardwright.hardware.nodes import PublishedDevices, read_published
 from shardwright.hardware.untrusted import mappings
+from shardwright.modelspec.config_json import folder_text
+from shardwright.reconcile.observed import controller_uid
+from shardwright.resolving.model import Question, source_of
+from shardwright.resolving.subject import Subject, resolve
 
 MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -104,3 +121,70 @@ async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
         if read_pod(pod) or pod["spec"].get("resourceClaims")
     ]
     return read_usage(pods, await unless_forbidden(_all(client, RESOURCE_CLAIMS)) or ())
+
+
+async def read_subject(
+    client: Client, model: LiveModel, resource: ShardedModel, settings: Settings, *, offline: bool
+) -> Subject:
+    """Return the question of a resource, with its model's config from the cluster or the hub.
+
+    Raises:
+        InputError: it is wrong, or its model is not known.
+        UnreachableError: the hub cannot be asked now.
+    """
+    source = source_of(resource)
+    config_text = None
+    if source is not None:
+        name, key = source
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {"metadata": {}}
+        if resource.spec.model.config_map_ref or controller_uid(found) == model.owner.uid:
+            config_text = folder_text(found.get("data") or {}, key)
+    kept = kept_default(model.record.default_of_spec) if model.record else None
+    unknown = read_unknown(((None, resource, config_text is not None),), offline=offline)
+    question = Question(
+        resource=resource,
+        config_text=config_text,
+        catalogue=fetched_for(resource, unknown),
+        kept_version=kept,
+        settings=settings,
+        lacking=lacking(model.absent_kinds),
+    )
+    return resolve(question)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedModel:
+    """A ShardedModel of the cluster; ``record`` is the plan for its present spec."""
+
+    resource: ShardedModel
+    record: PlanRecord | None
+    surroundings: Surroundings
+
+
+def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
+    """Return a ShardedModel with the nodes around it.
+
+    Raises:
+        InputError: it does not exist, or its spec is wrong.
+        UnreachableError: no answer, no credentials, or it has no plan and nodes may not be listed.
+    """
+    live = cluster.ask(lambda client: read_model(client, cluster.namespace, name))
+    current = live.content["metadata"]["generation"] == (live.content.get("status") or {}).get(
+        "observedGeneration"
+    )
+    record = live.record if current and is_planned(live.content) else None
+    return NamedModel(
+        resource=read_stored(live.content),
+        record=record,
+        surroundings=_around(cluster, record, stated),
+    )
+
+
+def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surroundings:
+    """Return the surroundings, empty if nodes may not be listed but there is a plan to show."""
+    try:
+        return read_surroundings_of(cluster, stated)
+    except UnreachableError as error:
+        if record is None or not error.forbidden:
+            raise
+        return Surroundings(nodes=(), usage=())

@@ -27,9 +27,8 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller_uid, object_key
-from shardwright.reconcile.record_object import read_record
+from shardwright.reconcile.record_object import SigningKeys, read_record
 from shardwright.reconcile.revisions import Former
-from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL

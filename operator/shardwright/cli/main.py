@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright import __version__
-from shardwright.cli.arguments import UsageExit, build_parser, program_name
 from shardwright.cli.asked_cluster import asked_cluster, without_cluster
-from shardwright.cli.combinations import refuse_misuse
+from shardwright.cli.commands import UsageExit, build_parser, program_name
 from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
 from shardwright.cli.output import print_error, print_text
+from shardwright.cli.typed import refuse_misuse
 from shardwright.errors import InputError, Problem
 
 YOUNG_OBJECTS: Final = 200_000
@@ -136,7 +136,7 @@ def _report(problems: Sequence[Problem], form: str) -> None:
 
 def _print_as_document(problems: Sequence[Problem], form: str) -> None:
     if form:
-        from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
+        from shardwright.cli.output import print_problems  # noqa: PLC0415 - only then
 
         print_problems(problems, form)
         sys.stdout.flush()
@@ -188,7 +188,7 @@ def _explain(arguments: Namespace) -> int:
 
 
 def _draw(arguments: Namespace) -> int:
-    from shardwright.cli.report import report  # noqa: PLC0415 - see _plan
+    from shardwright.cli.report_page import report  # noqa: PLC0415 - see _plan
 
     return report(arguments)
 
@@ -212,7 +212,7 @@ def _predict(arguments: Namespace) -> int:
 
 
 def _fetch(arguments: Namespace) -> int:
-    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415 - see _plan
+    from shardwright.cli.checkpoints import fetch_config_map  # noqa: PLC0415 - see _plan
 
     return fetch_config_map(arguments)
 
@@ -254,14 +254,14 @@ def _rollout(arguments: Namespace) -> int:
 
 
 def _models(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
+    from shardwright.cli.built_in import list_models  # noqa: PLC0415 - see _plan
 
     list_models(arguments)
     return Exit.PLAN
 
 
 def _gpus(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415 - see _plan
+    from shardwright.cli.built_in import list_gpus  # noqa: PLC0415 - see _plan
 
     list_gpus(arguments)
     return Exit.PLAN
@@ -278,7 +278,7 @@ def _version(arguments: Namespace) -> int:
     if arguments.output == "text":
         print_text(f"shardwright {__version__}")
         return Exit.PLAN
-    from shardwright.cli.catalogue import print_version  # noqa: PLC0415 - see _plan
+    from shardwright.cli.built_in import print_version  # noqa: PLC0415 - see _plan
 
     print_version(arguments)
     return Exit.PLAN

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.cli.output import print_note
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.domains import CLIQUE_LABEL
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
-from shardwright.hardware.instances import Instance, load_instances
-from shardwright.hardware.slices import (
+from shardwright.hardware.suitability import (
     PRODUCT_LABEL,
     has_profile,
     is_profile,
@@ -28,6 +26,7 @@ from shardwright.hardware.slices import (
     slices_of_gpu,
     unknown_slices,
 )
+from shardwright.hardware.topology import CLIQUE_LABEL, Instance, load_instances
 
 if TYPE_CHECKING:
     from shardwright.resolving.subject import Subject

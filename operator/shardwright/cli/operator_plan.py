@@ -15,23 +15,25 @@ from time import monotonic
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType
-from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
 from shardwright.cli.inputs import read_sources
-from shardwright.cli.live import read_live_surroundings
+from shardwright.cli.live import read_live_surroundings, read_subject
 from shardwright.cli.live_models import LiveModel, condition_of, is_planned, read_model
-from shardwright.cli.live_subjects import read_subject
-from shardwright.cli.namespaces import GivenModel, given_models
-from shardwright.cli.next_command import after_plan
-from shardwright.cli.output import print_lines, print_yaml, width_of_output
-from shardwright.cli.outputs import print_list
+from shardwright.cli.output import print_lines, print_list, print_yaml, width_of_output
 from shardwright.cli.plan import PlannedModel, screen_of_answer
-from shardwright.cli.plan_forms import PlanRow, plans_at_a_glance, plans_table, print_names
-from shardwright.cli.surroundings import Surroundings
+from shardwright.cli.plan_forms import (
+    PlanRow,
+    after_plan,
+    plans_at_a_glance,
+    plans_table,
+    print_names,
+)
+from shardwright.cli.surroundings import GivenModel, Surroundings, given_models
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem

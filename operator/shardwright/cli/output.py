@@ -1,4 +1,9 @@
-"""Write results to stdout and problems to stderr; nothing else in this package prints."""
+"""Write results to stdout and problems to stderr; nothing else in this package prints.
+
+Documents for programs: each names its kind, and a list is always a list.
+
+Lists that leave out their least important columns on a narrow terminal, and say so.
+"""
 
 import json
 import os
@@ -6,9 +11,23 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, TextIO, TypeVar
 
-from shardwright.reporting.lines import ASCII, Line, clipped
+from shardwright.api.group_version import API_VERSION
+from shardwright.errors import Problem
+from shardwright.reporting.lines import (
+    ASCII,
+    GAP,
+    Line,
+    Role,
+    clipped,
+    fits,
+    line,
+    paragraph,
+    table,
+    table_width,
+)
 from shardwright.sinks import in_lines, in_terminal
 
 T = TypeVar("T")
@@ -63,8 +82,8 @@ def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
 
         print_styled(fitting)
         return
-    for line in fitting:
-        print_text(in_terminal(line.plain()))
+    for one in fitting:
+        print_text(in_terminal(one.plain()))
 
 
 def clear_terminal() -> None:
@@ -168,3 +187,82 @@ def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
 
 def _show_nothing(_done: int, _what: str) -> None:
     pass
+
+
+def print_problems(problems: Sequence[Problem], form: str) -> None:
+    """Print faults as a ProblemList, if json or yaml was asked for."""
+    print_list("ProblemList", [problem.document() for problem in problems], form)
+
+
+def print_list(kind: str, items: Sequence[Mapping[str, Any]], form: str) -> None:
+    """Print items as one list of a kind, as json or yaml."""
+    print_document(kind, {"items": list(items)}, form)
+
+
+def print_document(kind: str, content: Mapping[str, Any], form: str) -> None:
+    """Print one document of a kind, as json or yaml."""
+    document = {"apiVersion": API_VERSION, "kind": kind, **content}
+    if form == "yaml":
+        print_yaml([document])
+    else:
+        print_json(document)
+
+
+Rows = Sequence[Sequence[str]]
+
+_LEFT_OUT: Final = "no room for {}: -o wide has all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Cells under a header; the last column may be wrapped."""
+
+    header: Sequence[str]
+    rows: Rows
+
+    def without(self, *names: str) -> "Sheet":
+        """Return the sheet without some of its columns.
+
+        >>> Sheet(header=("ID", "GIB"), rows=[("a", "80")]).without("GIB")
+        Sheet(header=('ID',), rows=[('a',)])
+        """
+        kept = [at for at, name in enumerate(self.header) if name not in names]
+        return Sheet(
+            header=tuple(self.header[at] for at in kept),
+            rows=[tuple(row[at] for at in kept) for row in self.rows],
+        )
+
+    def filled(self) -> "Sheet":
+        """Return the sheet without columns that are empty in every row.
+
+        >>> Sheet(header=("ID", "DATE"), rows=[("a", "")]).filled()
+        Sheet(header=('ID',), rows=[('a',)])
+        """
+        columns = zip(self.header, *self.rows, strict=True)
+        return self.without(*(name for name, *cells in columns if not any(cells)))
+
+    def cut_to(self, width: int) -> "Sheet":
+        """Return the sheet with its last column cut to the width, with an ellipsis.
+
+        >>> Sheet(header=("ID", "KIND"), rows=[("a", "llamas")]).cut_to(7).rows
+        [('a', 'lla\u2026')]
+        """
+        *names, last = self.header
+        front = table_width(names, [row[:-1] for row in self.rows], indent="")
+        room = max(width - front - len(GAP), len(last))
+        rows = [(*row, clipped(line(cell), room).plain()) for *row, cell in self.rows]
+        return Sheet(header=self.header, rows=rows)
+
+
+def widest_that_fits(sheets: Sequence[Sheet], *, width: int, indent: str = "") -> list[Line]:
+    """Return the first sheet that fits as a table, else the last, and name the missing columns."""
+    fitting = (
+        sheet for sheet in sheets if fits(sheet.header, sheet.rows, width=width, indent=indent)
+    )
+    chosen = next(fitting, sheets[-1])
+    lost = [name for name in sheets[0].header if name not in chosen.header]
+    lines = table(chosen.header, chosen.rows, width=width, indent=indent)
+    if lost:
+        said = f"{indent}{_LEFT_OUT.format(' and '.join(lost))}"
+        lines += paragraph(said, width=width, role=Role.FAINT)
+    return lines

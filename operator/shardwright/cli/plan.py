@@ -14,7 +14,6 @@ from shardwright.api.resource import ShardedModel
 from shardwright.cli.checkpoints import problem_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.named_gpus import on_named_gpus
-from shardwright.cli.next_command import after_plan
 from shardwright.cli.output import (
     print_error,
     print_json,
@@ -25,6 +24,7 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.plan_forms import (
     PlanRow,
+    after_plan,
     as_typed,
     name_of,
     plans_at_a_glance,
@@ -37,7 +37,7 @@ from shardwright.cli.typed import typed_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import (
+from shardwright.pipeline.assembly import (
     Supply,
     bundle_for,
     compared,
@@ -45,18 +45,16 @@ from shardwright.pipeline import (
     plan_with_survey,
     with_ways_out,
 )
-from shardwright.planning.comparison import Comparison
+from shardwright.planning.gain import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
-from shardwright.reporting.comparison import side_by_side
-from shardwright.reporting.due import SECRET, Due, DuePoint, points
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
-from shardwright.reporting.screen import Screen, screen_of
+from shardwright.reporting.screen import SECRET, Due, DuePoint, Screen, points, screen_of
 from shardwright.reporting.screen_text import screen_lines
-from shardwright.reporting.text import to_lines
+from shardwright.reporting.text import side_by_side, to_lines
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
@@ -92,7 +90,7 @@ def plan(arguments: Namespace) -> Exit:
     if arguments.output == "manifest":
         _print_manifest(arguments, answers)
     elif arguments.output in {"json", "yaml"}:
-        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
+        from shardwright.pipeline.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
             [plan_document(answer.subject, answer.report, answer.comparison) for answer in answers],
@@ -177,7 +175,7 @@ def explain(arguments: Namespace) -> Exit:
     if arguments.output not in {"json", "yaml"}:
         _print_for_people(answers, arguments.output, _explained)
         return exit_of(answers)
-    from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
+    from shardwright.pipeline.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
     documents = [
         explanation_document(
@@ -364,7 +362,7 @@ def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, An
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415 - only for this form
+    from shardwright.rendering.bundle import with_content_hash  # noqa: PLC0415 - only for this form
 
     metadata = {key: value for key, value in item["metadata"].items() if key != "ownerReferences"}
     return with_content_hash({**item, "metadata": metadata})

@@ -11,18 +11,22 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import Named, fetched_for, read_config, read_unknown, with_config
 from shardwright.cli.inputs import STDIN, Given, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
-from shardwright.cli.namespaces import given_models, placed_in
 from shardwright.cli.output import print_note
-from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
+from shardwright.cli.surroundings import (
+    Surroundings,
+    given_models,
+    placed_in,
+    read_surroundings,
+    slices_to_give,
+)
 from shardwright.cli.typed import names_live_model, read_typed, typed_manifest, with_typed_layout
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import lacking
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import folder_text
-from shardwright.resolving.fetching import source_of
-from shardwright.resolving.question import Question
+from shardwright.modelspec.config_json import folder_text
+from shardwright.resolving.model import Question, source_of
 
 if TYPE_CHECKING:
     from shardwright.api.record import PlanRecord
@@ -99,7 +103,7 @@ def _has_config(resource: ShardedModel, inputs: PlanInputs) -> bool:
 
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
-    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - files need no cluster
+    from shardwright.cli.live import read_named  # noqa: PLC0415 - files need no cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     cluster: Target = arguments.target

@@ -11,26 +11,25 @@ from enum import StrEnum
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.cli.changed_values import FieldChange
+from shardwright.cli.changed_values import FieldChange, removed_fields
 from shardwright.cli.live_models import LiveModel
-from shardwright.cli.removals import removed_fields
 from shardwright.cli.surroundings import Surroundings
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
-from shardwright.pipeline import engine_status
+from shardwright.pipeline.assembly import engine_status
+from shardwright.pipeline.replanning import Replanned, place_beside
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.derived import nodes_of_interest
-from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.drift import OF_PODS, asks_the_same, drifted_fields
+from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.next_step import next_step
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
-from shardwright.reconcile.planner_answers import answer
+from shardwright.reconcile.planner_work import answer
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
 from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
-from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import OF_PODS, asks_the_same
 from shardwright.reconcile.writes import (
     Apply,
     Aside,
@@ -44,11 +43,9 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH, KubernetesObject
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret
-from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.stock import OwnGpus, take_stock
 from shardwright.resolving.subject import Subject
 

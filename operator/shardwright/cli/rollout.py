@@ -3,8 +3,13 @@ again.
 
 It changes no spec: it writes an annotation, and the operator does the rest. If that would have no
 effect, it writes nothing.
+
+Earlier revisions of a ShardedModel in a cluster: what they say, and how they would run now.
+
+One that was altered since it was kept has the reason in place of its spec.
 """
 
+import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -12,24 +17,92 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
+from shardwright.api.settings import Settings
 from shardwright.cli.changed_values import changed_values
-from shardwright.cli.clusters import Target
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import Exit
-from shardwright.cli.live_models import LiveModel, condition_of, read_model
-from shardwright.cli.output import print_lines, print_note, print_text, width_of_output
-from shardwright.cli.outputs import print_list
-from shardwright.cli.revisions import read_sayings
-from shardwright.cluster.client import MERGE_PATCH
-from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.documents import to_camel
+from shardwright.cli.live_models import LiveModel, condition_of, owner_of, read_model
+from shardwright.cli.output import print_lines, print_list, print_note, print_text, width_of_output
+from shardwright.cluster.client import MERGE_PATCH, Client
+from shardwright.cluster.resources import CONTROLLER_REVISIONS, SHARDED_MODELS
 from shardwright.errors import InputError, Problem
+from shardwright.pipeline.documents import to_camel
 from shardwright.planning.phrases import letters
-from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.revisions import OF_NOW, Revision, Saying, revisions_of
+from shardwright.reconcile.group import ROLLBACK_TO
+from shardwright.reconcile.revisions import (
+    OF_NOW,
+    Former,
+    Revision,
+    Saying,
+    as_kept,
+    as_now,
+    read_revision,
+    revisions_of,
+)
 from shardwright.reconcile.rollback import SPEC, request_in
 from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.names import base_name, revision_name
 from shardwright.reporting.lines import table
+from shardwright.resolving.subject import Administration, resolve_stored
 from shardwright.sinks import in_terminal
+
+
+async def read_formers(
+    client: Client, model: LiveModel, spec: Mapping[str, Any], settings: Settings
+) -> dict[str, Former]:
+    """Return, by hash, the revisions that a model may go back to or has gone back to; none if none
+    is asked for.
+
+    ``spec`` says how groups live and how many there are.
+
+    Raises:
+        ApiError: one may not be read.
+    """
+    goes_back = ROLLBACK_TO in (model.content["metadata"].get("annotations") or {})
+    if not goes_back and not (model.record and model.record.rollback):
+        return {}
+    live = {**model.content, "spec": spec}
+    revisions = revisions_of(model.content.get("status") or {})
+    return {
+        revision.hash: await _former(client, model, live, revision, settings)
+        for revision in revisions
+    }
+
+
+async def read_sayings(
+    client: Client, content: KubernetesObject, revisions: Sequence[Revision]
+) -> dict[str, Saying]:
+    """Return what a model's revisions say, by digest; unreadable and altered ones are left out."""
+    owner = owner_of(content)
+    found = {
+        revision.digest: await unless_forbidden(_said(client, owner, revision))
+        for revision in revisions
+    }
+    return {digest: said for digest, said in found.items() if isinstance(said, Saying)}
+
+
+async def _said(client: Client, owner: Owner, revision: Revision) -> Saying | Problem:
+    content = await client.get(
+        CONTROLLER_REVISIONS, owner.namespace, revision_name(base_name(owner.name), revision.digest)
+    )
+    return read_revision(content, owner.uid, revision)
+
+
+async def _former(
+    client: Client, model: LiveModel, live: KubernetesObject, revision: Revision, settings: Settings
+) -> Former:
+    said = await _said(client, model.owner, revision)
+    if isinstance(said, Problem):
+        return Former(hash=revision.hash, subject=(said,))
+    asks = json.loads(as_now(said, live))
+    subject = resolve_stored(
+        asks, said.config, Administration(settings=settings), said.engine_version
+    )
+    return as_kept(
+        Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods), revision
+    )
+
 
 _UNSETTLED: Final = (ConditionType.ROLLED_BACK, ConditionType.ROLLOUT_STOPPED)
 

@@ -21,32 +21,36 @@ from shardwright.cli.checkpoints import (
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
-from shardwright.cli.next_command import plan_command
-from shardwright.cli.output import print_lines, print_text, width_of_output, with_bar
-from shardwright.cli.outputs import print_document
-from shardwright.cli.plan_forms import said_of_rows
-from shardwright.cli.sheets import Sheet, widest_that_fits
+from shardwright.cli.output import (
+    Sheet,
+    print_document,
+    print_lines,
+    print_text,
+    widest_that_fits,
+    width_of_output,
+    with_bar,
+)
+from shardwright.cli.plan_forms import plan_command, said_of_rows
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
-from shardwright.documents import request_document
 from shardwright.errors import InputError
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
-from shardwright.hardware.stated import Stated
+from shardwright.hardware.gpus import GpuPrice, PriceBasis, Stated, relative_price
+from shardwright.pipeline.documents import request_document
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.phrases import copies
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.planning.select import most_served
-from shardwright.planning.sizing import (
+from shardwright.planning.survey import (
     FrontPoint,
     InstanceLoad,
     LoadStep,
     front,
     instance_of,
     steps_of,
+    survey,
 )
-from shardwright.planning.survey import survey
 from shardwright.reporting.explanation import request_facts
 from shardwright.reporting.figures import format_count, format_seconds
 from shardwright.reporting.lines import (
@@ -63,7 +67,7 @@ from shardwright.reporting.lines import (
 )
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.text import fact_lines
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import format_plural, to_microseconds, to_milliseconds

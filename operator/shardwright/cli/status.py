@@ -1,6 +1,10 @@
 """The command ``status``: what models wait for, why their groups failed, and the next commands.
 
 Writes nothing.
+
+How models stand, in words and as data.
+
+A start shows the time it has taken, not its progress: no bytes are counted.
 """
 
 from __future__ import annotations
@@ -9,22 +13,209 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target, unless_forbidden
+from shardwright.cli.commands import program_name
+from shardwright.cli.diagnosis import names
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import list_models, list_objects, no_such_model
-from shardwright.cli.model_state import ModelState, read_pods, standing_of
-from shardwright.cli.model_state_text import detail_lines, document, table_lines
-from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
-from shardwright.cli.outputs import print_list
+from shardwright.cli.model_state import ModelState, StandingGroup, advice, read_pods, standing_of
+from shardwright.cli.output import (
+    clear_terminal,
+    print_lines,
+    print_list,
+    print_note,
+    width_of_output,
+)
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import PODS, STATEFUL_SETS
+from shardwright.pipeline.documents import to_camel
+from shardwright.reconcile.members import Failure
+from shardwright.reconcile.wording import failed_sentence
 from shardwright.rendering.labels import MODEL
-from shardwright.reporting.lines import Line, line
+from shardwright.reporting.figures import format_seconds
+from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
+from shardwright.units import format_plural
+
+BAR: Final = 20  #: cells of the bar of a group that loads
+
+
+def table_lines(
+    found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
+) -> Iterator[Line]:
+    """Yield a line per model; a wide one adds its product and its endpoint."""
+    header = [
+        *(["NAMESPACE"] if namespaces else []),
+        *("NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"),
+        *(["PRODUCT", "ENDPOINT"] if wide else []),
+    ]
+    rows = [
+        [
+            *([item.namespace] if namespaces else []),
+            item.name,
+            item.ready,
+            item.running or "-",
+            _age(item.since, now),
+            item.layout or "-",
+            str(item.plan.get("gpus", "-")),
+            item.reason or "NotLookedAt",
+            *([_product(item), item.endpoint or "-"] if wide else []),
+        ]
+        for item in found
+    ]
+    yield from (whole_rows(header, rows) if wide else table(header, rows, width=width, indent=""))
+
+
+def _product(item: ModelState) -> str:
+    return str(item.plan.get("product") or "-")
+
+
+def _age(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return "-"
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, most, size in (("s", 120, 1), ("m", 7200, 60), ("h", 172_800, 3600)):
+        if seconds < most:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86_400}d"
+
+
+def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> Iterator[Line]:
+    """Yield the whole of a model: why it is so, the state of each group, and the next commands."""
+    state = {"True": "ready", "False": "not ready"}.get(item.ready, "nobody has looked at it yet")
+    since = f" for {_age(item.since, now)}" if item.since else ""
+    reason = f", {item.reason}" if item.reason and item.ready != "True" else ""
+    role = Role.HEADLINE if item.ready == "True" else Role.REFUSAL
+    yield from paragraph(
+        f"{item.name} in {item.namespace}: {state}{since}{reason}", width=width, role=role
+    )
+    if item.message and item.ready != "True":
+        yield from paragraph(item.message, width=width, first=[Span("  ")])
+    yield from _labelled(item, width)
+    for group in item.groups:
+        yield from _group(group, item.most_seconds, width)
+    if found := advice(item, program):
+        yield line(Span("What to run", Role.SECTION))
+        for command, purpose in found:
+            yield from _advice(command, purpose, width)
+
+
+def _labelled(item: ModelState, width: int) -> Iterator[Line]:
+    said = [
+        *(
+            (str(one.get("reason", "")), Role.WARNING, str(one.get("message", "")))
+            for one in item.conditions
+        ),
+        *((label, Role.LABEL, value) for label, value in _facts(item)),
+    ]
+    room = max((len(label) for label, _, _ in said), default=0)
+    for label, role, value in said:
+        first = (Span(f"  {label:<{room}}  ", role),)
+        yield from paragraph(value, width=width, first=first)
+
+
+def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
+    plan = item.plan
+    if item.meant:
+        yield "Model", f"not built in; did you mean {' or '.join(item.meant)}?"
+    if item.layout:
+        gpus, nodes = (int(plan.get(name) or 0) for name in ("gpus", "nodes"))
+        where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
+        yield "Plan", f"{item.layout} on {where} ({_product(item)})"
+    if item.endpoint:
+        yield "Serves", item.endpoint
+
+
+def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]:
+    word = "ready" if group.ready else "not ready"
+    yield line(
+        Span(f"  {group.name}", Role.LABEL),
+        Span(f"  {word}", Role.PLAIN if group.ready else Role.WARNING),
+        *_bar(group.loading, most),
+    )
+    if not group.ready and (group.nodes or group.said):
+        nodes = names(list(filter(None, group.nodes)))
+        said = ": ".join(filter(None, (nodes and f"on {nodes}", group.said)))
+        yield from paragraph(said, width=width, first=[Span("    ")])
+    if group.failure and not group.ready:
+        failed = f"failed: {failed_sentence(group.failure, group.restarts or 0)}"
+        yield from paragraph(failed, width=width, first=[Span("    ")])
+
+
+def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
+    if seconds is None:
+        return ()
+    if not most:
+        return (Span(f"  {format_seconds(round(seconds))}"),)
+    full = round(min(1.0, seconds / most) * BAR)
+    return (
+        Span("  "),
+        Span("\N{FULL BLOCK}" * full, Role.WEIGHTS),
+        Span("\N{LIGHT SHADE}" * (BAR - full), Role.FAINT),
+        Span(f"  {format_seconds(max(1, round(seconds)))} of at most {format_seconds(most)}"),
+    )
+
+
+def _advice(command: str, purpose: str, width: int) -> Iterator[Line]:
+    typed, why = Span(f"  {command}", Role.COMMAND), Span(f"  # {purpose}", Role.FAINT)
+    if len(typed.text + why.text) <= width:
+        yield line(typed, why)
+    else:
+        yield line(why)
+        yield line(typed)
+
+
+def document(item: ModelState, program: str) -> dict[str, Any]:
+    """Return the state of a model as a document for programs."""
+    return {
+        "metadata": {"name": item.name, "namespace": item.namespace},
+        "ready": item.ready,
+        "reason": item.reason,
+        "message": item.message,
+        "since": _time(item.since),
+        "current": item.current,
+        "plan": {
+            name: item.plan[name]
+            for name in ("layout", "nodes", "gpus", "product")
+            if name in item.plan
+        },
+        "endpoint": item.endpoint or None,
+        "conditions": [
+            {name: one.get(name) for name in ("type", "reason", "message")}
+            for one in item.conditions
+        ],
+        "groups": [_group_as_json(group, item.most_seconds) for group in item.groups],
+        "commands": [
+            {"command": command, "purpose": purpose} for command, purpose in advice(item, program)
+        ],
+    }
+
+
+def _group_as_json(group: StandingGroup, most: int | None) -> dict[str, Any]:
+    seconds = group.loading
+    return {
+        "name": group.name,
+        "ready": group.ready,
+        "nodes": list(group.nodes),
+        "message": group.said,
+        "restarts": group.restarts,
+        "lastFailure": _camel(group.failure),
+        "loading": None if seconds is None else {"seconds": round(seconds), "mostSeconds": most},
+    }
+
+
+def _camel(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {to_camel(name): value for name, value in asdict(failure).items()}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
+
 
 REFRESH_SECONDS: Final = 2.0
 """How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three

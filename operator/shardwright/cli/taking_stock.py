@@ -27,7 +27,7 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import InputError
-from shardwright.hardware.stated import NODE_SET, NONE
+from shardwright.hardware.gpus import NODE_SET, NONE
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.fetch_job import JOB_LABELS
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
-from shardwright.cli.findings import Enforcement
+from shardwright.cli.diagnosis import Enforcement
 from shardwright.cli.output import print_note
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import NETWORK_POLICIES, PODS, Resource

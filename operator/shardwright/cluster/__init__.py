@@ -5,8 +5,9 @@ each object (``sources``), and hands changes to the event loop (``handover``), w
 the ``Store``. Lists are read item by item, so that one huge or broken object costs only itself.
 
 Writing: ``writer`` carries out what ``reconcile`` decided: create, apply, patch, delete by uid.
-``throttle`` says which request goes next: urgent ones first, no namespace alone.
+``calls`` says which request goes next: urgent ones first, no namespace alone.
 
 Leadership (``elector``) is checked where a request is sent, so that a process that slept through
-its Lease writes nothing. An answer is an object, a refusal, or somebody else's words (``answers``).
+its Lease writes nothing. An answer is an object, a refusal, or somebody else's words
+(``transport``).
 """

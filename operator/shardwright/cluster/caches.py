@@ -23,8 +23,8 @@ from shardwright.cluster.sources import (
 )
 from shardwright.cluster.store import Changes, Store
 from shardwright.cluster.streams import Trouble
+from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import KnownPods
-from shardwright.hardware.stated import NONE, Stated
 from shardwright.reconcile.writes import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Changes]

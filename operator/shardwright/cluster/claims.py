@@ -11,7 +11,7 @@ from typing import Final
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CLUSTER_ROLES
-from shardwright.hardware.stated import NODE_SET
+from shardwright.hardware.gpus import NODE_SET
 from shardwright.rendering.bundle import KubernetesObject
 
 INSTALLATION: Final = "shardwright.io/installation"

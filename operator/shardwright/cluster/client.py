@@ -19,11 +19,12 @@ from shardwright.cluster.calls import (
     TOO_LARGE,
     ApiError,
     Call,
+    Gate,
     NotLeadingError,
+    RequestLimits,
     Urgency,
 )
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.throttle import Gate, RequestLimits
 from shardwright.cluster.transport import NOT_COUNTED, Meters, Transport
 
 __all__ = [

@@ -15,7 +15,7 @@ from shardwright.cluster.kinds import BY_API
 from shardwright.cluster.permissions import Needed, may
 from shardwright.cluster.resources import DISCOVERY, Resource
 from shardwright.errors import Problem
-from shardwright.reconcile.sentences import scheduler_unavailable
+from shardwright.reconcile.wording import scheduler_unavailable
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS, SchedulerIntegration
 
 PROBE_SECONDS: Final = 20.0

@@ -1,4 +1,15 @@
-"""The objects watched for ever, and what is kept of each: small values that compare."""
+"""The objects watched for ever, and what is kept of each: small values that compare.
+
+Our objects that somebody has filled: the kept part of one larger than anything we write.
+
+Our copy loses others' additions first, then our own fields; the object itself stays, and stays ours
+as its controller says.
+
+The kept part of a ShardedModel: what has a schema, without parts that may have any size.
+
+Inline configs, labels and managed fields may be 1.5 MB, thirty times as much as Python values. So
+an inline config is read to be resolved, and then forgotten.
+"""
 
 import json
 import re
@@ -10,9 +21,9 @@ from hashlib import blake2b
 from sys import intern
 from typing import Any, Final
 
+from shardwright.api.resource import without_free_form
 from shardwright.cluster.handover import Key
 from shardwright.cluster.kinds import POD_GROUPS
-from shardwright.cluster.overfull import bounded, is_overfull
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
@@ -28,23 +39,113 @@ from shardwright.cluster.resources import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     SERVICES,
+    SHARDED_MODELS,
     STATEFUL_SETS,
     Resource,
 )
-from shardwright.hardware.bare import BareNode, bare_node
 from shardwright.hardware.devices import read_claim, read_device_class, read_slice
+from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_pod, read_raw
-from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.nodes import BareNode, GpuUsage, NodeFacts, bare_node, read_pod, read_raw
 from shardwright.hardware.suitability import implausible
 from shardwright.hardware.untrusted import raw_node
+from shardwright.reconcile.group import READ_ANNOTATIONS
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
-from shardwright.reconcile.priorities import PriorityClass
-from shardwright.reconcile.quotas import read_quota, read_ranges
+from shardwright.reconcile.quotas import PriorityClass, read_quota, read_ranges
 from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
+
+CHILD_MAX_BYTES: Final = 262_144
+"""Unit: bytes of JSON, of what is kept of one object.
+
+Basis: derived; the largest template has less than 100 KiB beside the names of its nodes, and 2,000
+nodes of 63 characters have 126 KB. The API server takes 1.5 MB, and tenants write what they like.
+"""
+
+CHILD_MAX_MARKS: Final = 16_384
+"""Brackets and commas of its JSON outside of texts, of which no value has less than one.
+
+Basis: derived; the largest template has less than 3,000 beside the names of its nodes, of one
+each. An empty object takes 3 bytes of JSON, and 72 as a Python value.
+"""
+
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+"""A text of JSON; what is in it is one value, whatever it says."""
+
+DOMAINS: Final = ("shardwright.io/", "app.kubernetes.io/", "kueue.x-k8s.io/", "scheduling.k8s.io/")
+"""How annotations and labels begin that we write. Source: ``rendering``."""
+
+ANNOTATION_MAX_BYTES: Final = 98_304
+"""Of one annotation that is ours. Basis: derived; the uids of the pods of 2,000 nodes, the longest,
+take 74 KB.
+"""
+
+
+def is_overfull(body: bytes) -> bool:
+    """Return whether an object's JSON is larger, or has more in it, than anything we write."""
+    if len(body) > CHILD_MAX_BYTES:
+        return True
+    # Counting is fast and an upper bound; texts are cut out only where that bound is passed.
+    if _marks(body) <= CHILD_MAX_MARKS:
+        return False
+    return _marks(_TEXT.sub(b"", body)) > CHILD_MAX_MARKS
+
+
+def _marks(body: bytes) -> int:
+    return sum(body.count(mark) for mark in (b"{", b"[", b","))
+
+
+def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]:
+    """Return the kept part of an overfull object of ours, and what was too large.
+
+    Others' annotations and labels go first, then the template and whatever anybody can still change
+    in its spec: a missing field differs from the rendered one, so it is repaired.
+    """
+    metadata = whole["metadata"]
+    own = {
+        field: _own(metadata[field])
+        for field in ("annotations", "labels")
+        if isinstance(metadata.get(field), Mapping)
+    }
+    theirs = {
+        field: len(json.dumps(metadata[field])) - len(json.dumps(own[field])) for field in own
+    }
+    # Its owner stays in any case: else a group that serves would be somebody else's by its size
+    # alone (ADR 9).
+    kept = {**whole, "metadata": {**metadata, **own}}
+    if not is_overfull(json.dumps(kept).encode()):
+        field = max(theirs, key=lambda name: theirs[name])
+        return kept, f"{theirs[field]:,} bytes in metadata.{field} are not ours"
+    return {
+        **kept,
+        "spec": _fixed(whole.get("spec") or {}),
+    }, f"{size:,} bytes, and more in its spec than is ours"
+
+
+def _own(texts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: text
+        for name, text in texts.items()
+        if name.startswith(DOMAINS) and len(json.dumps(text)) <= ANNOTATION_MAX_BYTES
+    }
+
+
+def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is immutable in a spec we have made, its number of pods, and their owner."""
+    template = spec.get("template")
+    if not isinstance(template, Mapping):
+        return {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    others = {
+        name: value
+        for name, value in spec.items()
+        if name != "template" and len(json.dumps(value)) <= ANNOTATION_MAX_BYTES
+    }
+    # The labels of the template stay: by the hash in them it is told from the rendered one.
+    return {**others, "template": {"metadata": {"labels": _own(labels)}, "spec": {}}}
+
 
 MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
 
@@ -312,3 +413,40 @@ CHILD_SOURCES: Final = (
     ),
     *(_child(resource, optional=True) for resource in (*OPTIONAL_CHILDREN, *POD_GROUPS)),
 )
+
+
+METADATA: Final = (
+    "namespace",
+    "name",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
+"""Fields that are kept, each of which the API server bounds."""
+
+ANNOTATION_MAX_LENGTH: Final = 256
+"""Unit: characters of each annotation that is read. Basis: assumed, four times what of it counts.
+"""
+
+
+def project_model(content: KubernetesObject) -> dict[str, Any]:
+    """Return the kept part of a ShardedModel, with the kind that items of a LIST lack."""
+    return {
+        "apiVersion": SHARDED_MODELS.api_version,
+        "kind": SHARDED_MODELS.kind,
+        "metadata": kept_metadata(content["metadata"]),
+        "spec": without_free_form(content.get("spec") or {}),
+        "status": content.get("status") or {},
+    }
+
+
+def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kept part of a ShardedModel's metadata."""
+    kept = {field: metadata[field] for field in METADATA if field in metadata}
+    written = metadata.get("annotations") or {}
+    asked = {
+        name: written[name][:ANNOTATION_MAX_LENGTH] for name in READ_ANNOTATIONS if name in written
+    }
+    return {**kept, "annotations": asked} if asked else kept

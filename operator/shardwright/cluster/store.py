@@ -9,11 +9,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from shardwright.cluster.device_stock import DeviceStock, Entries, NodeEntry
+from shardwright.cluster.device_stock import (
+    ClaimingPod,
+    DeviceStock,
+    Entries,
+    HeldClaims,
+    Index,
+    NodeEntry,
+)
 from shardwright.cluster.handover import Change, Key
-from shardwright.cluster.held_claims import ClaimingPod, HeldClaims
-from shardwright.cluster.index import Index
 from shardwright.cluster.kinds import BY_KIND
+from shardwright.cluster.ledger import Ledger
 from shardwright.cluster.sources import (
     Child,
     ConfigMapFacts,
@@ -21,15 +27,12 @@ from shardwright.cluster.sources import (
     project_child,
     project_config_map,
 )
-from shardwright.hardware.bare import BareNode
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
-from shardwright.hardware.nodes import GpuUsage, NodeFacts
-from shardwright.hardware.pods import is_held
-from shardwright.reconcile.ledger import Ledger
+from shardwright.hardware.facts import is_held
+from shardwright.hardware.nodes import BareNode, GpuUsage, NodeFacts
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
-from shardwright.reconcile.priorities import Priorities, PriorityClass
-from shardwright.reconcile.quotas import Allowance, Quota, Range
+from shardwright.reconcile.quotas import Allowance, Priorities, PriorityClass, Quota, Range
 from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.names import base_name
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import urllib3
 
-from shardwright.cluster.answers import NO_SUCH_PATH
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.permissions import may_now
 from shardwright.cluster.resources import Collection
+from shardwright.cluster.transport import NO_SUCH_PATH
 
 READ_BYTES: Final = 2**18
 REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more

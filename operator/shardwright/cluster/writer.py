@@ -1,12 +1,26 @@
-"""Carries out decisions: creates, applies our fields by force, deletes by uid."""
+"""Carries out decisions: creates, applies our fields by force, deletes by uid.
+
+The content of Secrets the operator creates: made and sent once, then only the kubelet's.
+
+A new ssh key for a group whose leader starts its followers' ranks; it cannot be reread.
+"""
 
 import json
+import secrets
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from shardwright.cluster.client import (
     APPLY_PATCH,
@@ -19,7 +33,6 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.kinds import BY_KIND
-from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import (
     CONTROLLER_REVISIONS,
     JOBS,
@@ -29,12 +42,11 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import Problem
-from shardwright.reconcile.drift import dropped_fields
+from shardwright.reconcile.drift import dropped_fields, template_hash
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.sentences import field_dropped, forbids_pods, pod_security_forbids
 from shardwright.reconcile.snapshot import Outcome, Refusal
-from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.wording import field_dropped, forbids_pods, pod_security_forbids
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,
     Apply,
@@ -54,7 +66,42 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
+from shardwright.rendering import group_token, ssh
 from shardwright.rendering.bundle import KubernetesObject
+
+
+def key_pair() -> tuple[str, str]:
+    """Return an unencrypted OpenSSH Ed25519 key, and its public key's line."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return private, f"{public} shardwright\n"
+
+
+TOKEN_BYTES: Final = 32
+"""Of a group's token: as many as HMAC-SHA256 puts out (RFC 2104, section 3)."""
+
+
+def _ssh_key() -> dict[str, str]:
+    private, public = key_pair()
+    return {ssh.PRIVATE_KEY: private, ssh.PUBLIC_KEY: public}
+
+
+def _group_token() -> dict[str, str]:
+    return {group_token.FILE: secrets.token_hex(TOKEN_BYTES)}
+
+
+# By type, not by name: names follow from the operator's key, and nothing can be read off them.
+_MADE: Final[Mapping[str, Callable[[], dict[str, str]]]] = {
+    ssh.SECRET_TYPE: _ssh_key,
+    group_token.SECRET_TYPE: _group_token,
+}
+
+
+def new_content(secret_type: str) -> dict[str, str]:
+    """Return the content of a new Secret of one of our types: file names to texts."""
+    return _MADE[secret_type]()
+
 
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from shardwright.cluster.ledger import Ledger, OwnerKey
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
@@ -15,7 +16,6 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.provisioning import AutoscaledPool, Turnout
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
-from shardwright.reconcile.ledger import Ledger, OwnerKey
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of

@@ -9,18 +9,16 @@ from shardwright.cluster.resources import JOBS, PODS
 from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import folder_text
-from shardwright.reconcile.fetched import config_taken, job_unread
-from shardwright.reconcile.fetched_config import is_believed
+from shardwright.modelspec.config_json import folder_text
+from shardwright.reconcile.fetched import config_taken, is_believed, job_unread
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys
 from shardwright.reconcile.snapshot import Fetching
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, job_name
-from shardwright.resolving.fetching import config_source, unread
-from shardwright.resolving.stored import Administration
-from shardwright.resolving.subject import Subject
+from shardwright.resolving.model import config_source, unread
+from shardwright.resolving.subject import Administration, Subject
 
 OWN_CONTAINER: Final = "operator"
 """Name of the operator's container in its pod, as the chart has it."""

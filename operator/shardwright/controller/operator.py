@@ -14,33 +14,36 @@ from shardwright.cluster.caches import Caches, Scope
 from shardwright.cluster.claims import Installation, read_complaint
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
-from shardwright.cluster.events import Recorder
-from shardwright.cluster.permissions import Duties, may_see_pods, missing_permissions, needed
-from shardwright.cluster.reviews import may_read
+from shardwright.cluster.permissions import (
+    Duties,
+    may_read,
+    may_see_pods,
+    missing_permissions,
+    needed,
+)
+from shardwright.cluster.reports import Recorder
 from shardwright.cluster.store import Changes
 from shardwright.controller.cluster_cache import ClusterCache
-from shardwright.controller.event_handlers import FREED_SECONDS, EventHandlers
+from shardwright.controller.event_handlers import FREED_SECONDS, EventHandlers, Resync
 from shardwright.controller.fetches import own_fetcher
 from shardwright.controller.files import Watched
-from shardwright.controller.health import Health
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.metrics_auth import REVIEW_SECONDS, MetricsAuth
-from shardwright.controller.options import Options
+from shardwright.controller.operator_options import Options
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.planner_process import PlannerProcess
 from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.controller.queue_workers import QueueWorkers
 from shardwright.controller.reconciler import Parts, Reconciler
-from shardwright.controller.resync import Resync
-from shardwright.controller.servers import METRICS_PATH, Servers
+from shardwright.controller.servers import METRICS_PATH, Health, Servers
 from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.controller.watches import Watches
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pages.page import Listed
-from shardwright.reconcile.signing import SigningKeys, read_keys
+from shardwright.reconcile.record_object import SigningKeys, read_keys
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)

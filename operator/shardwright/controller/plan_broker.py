@@ -18,29 +18,25 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.cluster_cache import ClusterCache, base_key
 from shardwright.controller.fair_lock import FairLock
 from shardwright.controller.files import Watched, catalogue_of
-from shardwright.controller.full_objects import ReadFull, as_it_is
+from shardwright.controller.full_objects import ReadFull, ResolveCache, as_it_is, key_beside
+from shardwright.controller.full_objects import Resolution as Resolved
+from shardwright.controller.ipc import Failed, config_too_costly, plan_too_costly
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Answerer, Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.resolve_cache import Resolution as Resolved
-from shardwright.controller.resolve_cache import ResolveCache, key_beside
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
-from shardwright.hardware.stated import NONE, Stated
-from shardwright.pipeline import stocks_beside
+from shardwright.pipeline.assembly import stocks_beside
+from shardwright.pipeline.plan_cache import PlanCache
+from shardwright.pipeline.replanning import Replanned
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
-from shardwright.reconcile import planner_answers
-from shardwright.reconcile.budget import Failed, config_too_costly, plan_too_costly
-from shardwright.reconcile.plan_cache import PlanCache
+from shardwright.reconcile import planner_work
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.provisioning import seeking
-from shardwright.reconcile.publish import Kept
-from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
-from shardwright.reconcile.work import (
+from shardwright.reconcile.planner_work import (
     ChooseClaim,
     FindPlaceBeside,
     FindWaysOut,
@@ -50,12 +46,14 @@ from shardwright.reconcile.work import (
     Stock,
     Work,
 )
+from shardwright.reconcile.pod_inputs import seeking
+from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.snapshot import Ask
+from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import group_name
-from shardwright.replanning import Replanned
 from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
-from shardwright.resolving.stored import Administration
-from shardwright.resolving.subject import Subject
+from shardwright.resolving.subject import Administration, Subject
 
 REMEMBERED: Final = 16
 """Terms of pods for which the whole cluster is kept in pools: those of models beyond it are
@@ -253,7 +251,7 @@ class PlanBroker:
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
                 return answer
-            answer = planner_answers.dated(answer, ask, now)
+            answer = planner_work.dated(answer, ask, now)
             record = answer.record
             if record and record != ask.on:
                 answer = replace(answer, record=seeking(record, ask.on, self._cache.turnouts()))
@@ -279,7 +277,7 @@ class PlanBroker:
         """Return the answer with ways to make room, worked out outside the lock."""
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
-        others = stocks_beside(subject, inventory) if planner_answers.plans_anew(ask) else ()
+        others = stocks_beside(subject, inventory) if planner_work.plans_anew(ask) else ()
         beside = tuple((other.terms, self._stock(key, other, ask)) for other in others)
         asked = (subject.input_hash, ask, (inventory, *(other.inventory() for _, other in beside)))
         known = self._advice.get(key)
@@ -336,8 +334,7 @@ class PlanBroker:
         taken = self._cache.ledger.taken(base_key(key))
         claimed = self._cache.claimed_before(waiting.rank)
         if holds(
-            waiting.claim,
-            {room.node: room for room in planner_answers.rooms(whole, taken, claimed)},
+            waiting.claim, {room.node: room for room in planner_work.rooms(whole, taken, claimed)}
         ):
             return waiting
         work = ChooseClaim(
@@ -351,7 +348,7 @@ class PlanBroker:
             return found
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if isinstance(made, Replanned) and planner_answers.waits_for_itself(ask, made):
+        if isinstance(made, Replanned) and planner_work.waits_for_itself(ask, made):
             vacated = self._stock(key, subject, ask, OwnGpus(vacated=True))
             # The same stock has the same answer, which costs as much again.
             if vacated.inventory() != stock.inventory():
@@ -365,7 +362,7 @@ class PlanBroker:
             # Nodes that exist come first: those to come are asked about only for the groups that
             # have no place without them (ADR 14).
             larger = self._stock(key, subject, ask, to_come=True)
-            rest = planner_answers.for_the_rest(ask, made)
+            rest = planner_work.for_the_rest(ask, made)
             later = await self._make(key, subject, rest, larger, more=True)
             if isinstance(later, Replanned) and (
                 later.waits_for is None or later.placed > made.placed
@@ -376,7 +373,7 @@ class PlanBroker:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        if planner_answers.plans_anew(ask) and (
+        if planner_work.plans_anew(ask) and (
             # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
             recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
         ):
@@ -394,9 +391,7 @@ class PlanBroker:
         began = thread_time()
         inventory = stock.inventory()
         report = self._plans.recall(subject, inventory, ask.quotas)
-        answer = (
-            planner_answers.answer(subject, ask, inventory, lambda *_: report) if report else None
-        )
+        answer = planner_work.answer(subject, ask, inventory, lambda *_: report) if report else None
         self._metrics.planning.inc(thread_time() - began)
         return answer
 

@@ -13,10 +13,15 @@ import traceback
 from time import process_time
 from typing import Any, Final
 
-from shardwright.controller.interpreter import keep_answering
-from shardwright.controller.ipc import Reply, SharedValues, read_message, write_message
-from shardwright.reconcile.budget import QuestionFault
-from shardwright.reconcile.work import Work
+from shardwright.controller.ipc import (
+    QuestionFault,
+    Reply,
+    SharedValues,
+    read_message,
+    write_message,
+)
+from shardwright.controller.process_settings import keep_answering
+from shardwright.reconcile.planner_work import Work
 
 ANSWER_MAX_BYTES: Final = 16 << 20
 """Longest answer. Basis: a plan of 1,000 groups has 30 KB, a model of 1,024 layers 340 KB."""

@@ -17,11 +17,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shardwright.controller.fair_lock import FairLock
-from shardwright.controller.ipc import Reply, SharedValues, read_message, write_message
+from shardwright.controller.ipc import (
+    Failed,
+    QuestionBudget,
+    QuestionFault,
+    Reply,
+    SharedValues,
+    read_message,
+    write_message,
+)
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
-from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
-from shardwright.reconcile.work import Work
+from shardwright.reconcile.planner_work import Work
 
 log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from shardwright.api.conditions import ConditionType
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.calls import ApiError
 from shardwright.cluster.client import Client
+from shardwright.cluster.permissions import PLANS_AUDIENCE, User, user_may, who_brings
 from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
 from shardwright.controller.full_objects import ChangedError
 from shardwright.controller.http_server import in_slices
 from shardwright.controller.metrics_auth import Desk, Memory, mark_of
 from shardwright.controller.queue import Key
-from shardwright.documents import explanation_document
 from shardwright.hardware.inventory import Inventory
 from shardwright.pages.page import Listed, plan_page, plans_page
+from shardwright.pipeline.documents import explanation_document
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.explanation import explain, with_drawings
 from shardwright.resolving.subject import Subject
@@ -173,7 +173,7 @@ class Plans:
             "verb": verb,
             "namespace": namespace,
         }
-        allowed = may(self._client, who, {"resourceAttributes": deed}, until)
+        allowed = user_may(self._client, who, {"resourceAttributes": deed}, until)
         self._rights.put(mark, allowed)
         return allowed
 

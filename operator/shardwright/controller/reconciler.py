@@ -1,40 +1,57 @@
-"""One reconcile of one ShardedModel: read everything, take steps until none is left, publish."""
+"""One reconcile of one ShardedModel: read everything, take steps until none is left, publish.
+
+A clock that never jumps: the wall clock at the start, carried on by the monotonic one.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar
 
 from shardwright.cluster.calls import UNKNOWN_PATH
 from shardwright.cluster.client import Client
-from shardwright.cluster.events import Recorder
-from shardwright.cluster.status import write_status
+from shardwright.cluster.reports import Recorder, write_status
 from shardwright.cluster.writer import Writer
-from shardwright.controller.clock import SteadyClock
 from shardwright.controller.cluster_cache import ClusterCache, Dependencies, user_written
 from shardwright.controller.full_objects import ChangedError
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.observations import Observation, Observations
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.planner_process import WorkError
-from shardwright.controller.preemption import Preemption
 from shardwright.controller.queue import Key, Priority, Requeue, retry_pause_seconds
-from shardwright.controller.queue_workers import NotAllTakenError
-from shardwright.controller.rate_limits import Rechecks
+from shardwright.controller.queue_workers import NotAllTakenError, Preemption
+from shardwright.controller.rate_limits import Rechecks, gist_of, write_at
 from shardwright.controller.revision_reader import RevisionReader
 from shardwright.controller.snapshots import Snapshots, resource_of
 from shardwright.hardware.inventory import KnownPods
+from shardwright.reconcile.disruption import turn_is_gone
 from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.publish import Published, undetermined
-from shardwright.reconcile.rollout import turn_is_gone
-from shardwright.reconcile.sentences import internal_error
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Refusal, Snapshot
-from shardwright.reconcile.status_rate_limit import gist_of, write_at
+from shardwright.reconcile.wording import internal_error
 from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, written_kind, written_name
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
+
+
+class SteadyClock:
+    """The time of one process; other processes and nodes may be minutes off."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        # Read once: whoever sets the wall clock later moves no time that this process compares.
+        self._started = datetime.now(UTC)
+        self._zero = clock()
+
+    def now(self) -> datetime:
+        """Return this clock's time."""
+        # Begun with the wall clock, as its times are also written into annotations that people read
+        # (ADR 8).
+        return self._started + timedelta(seconds=self._clock() - self._zero)
+
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONTROLLER_REVISIONS
+from shardwright.controller.full_objects import ResolveCache, beside
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key
-from shardwright.controller.resolve_cache import ResolveCache, beside
 from shardwright.controller.snapshots import Snapshots, owner_of
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.derived import nodes_of_interest

@@ -17,8 +17,7 @@ from shardwright.cluster.schedulers import SchedulerApi, Schedulers
 from shardwright.cluster.sources import project_child, project_node
 from shardwright.cluster.store import Ref
 from shardwright.controller.cluster_cache import ClusterCache, base_key
-from shardwright.controller.config_maps import ConfigMaps
-from shardwright.controller.contents import contents
+from shardwright.controller.contents import ConfigMaps, contents
 from shardwright.controller.fair_lock import FairLock
 from shardwright.controller.fetches import believed_text, config_place, read_fetching
 from shardwright.controller.full_objects import READ_SECONDS, FullModels
@@ -26,15 +25,16 @@ from shardwright.controller.observations import Observation
 from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.queue import Key, Priority
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.bare import BareNode
 from shardwright.hardware.capabilities import lacking
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
+from shardwright.hardware.nodes import BareNode
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.reconcile.derived import nodes_of_interest
+from shardwright.reconcile.disruption import turns_left
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
-from shardwright.reconcile.record_object import StoredRecord, record_key
+from shardwright.reconcile.record_object import SigningKeys, StoredRecord, record_key
 from shardwright.reconcile.record_trust import (
     SERIAL,
     Believed,
@@ -42,10 +42,8 @@ from shardwright.reconcile.record_trust import (
     believed,
     kept_version,
 )
-from shardwright.reconcile.rollout import turns_left
-from shardwright.reconcile.sentences import not_permitted
-from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Snapshot
+from shardwright.reconcile.wording import not_permitted
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner

@@ -6,9 +6,9 @@ from typing import Final
 
 from shardwright.cluster.access import open_access
 from shardwright.cluster.connection import AccessError
-from shardwright.controller.interpreter import keep_answering
 from shardwright.controller.operator import Operator
-from shardwright.controller.options import Options
+from shardwright.controller.operator_options import Options
+from shardwright.controller.process_settings import keep_answering
 from shardwright.errors import InputError
 
 log = logging.getLogger(__name__)

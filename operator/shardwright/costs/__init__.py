@@ -3,7 +3,7 @@
 A candidate goes through ``estimator``: first ``memory`` (weights, K/V, activations and overheads of
 the fullest rank of every stage, in bytes), then ``work`` (FLOP and bytes that one step moves),
 ``roofline`` (seconds of one step on this GPU) and ``communication`` (seconds on the links that are
-really used), then ``serving`` (TTFT and TPOT in seconds under continuous batching).
+really used), then ``speed`` (TTFT and TPOT in seconds under continuous batching).
 
 What data sheets do not state is one small set of ``coefficients``, fitted on published measurements
 by ``make fit``; every figure says whether it was measured, modelled or assumed.

@@ -9,9 +9,7 @@ counted.
 
 from dataclasses import dataclass, fields, replace
 
-from shardwright.costs.activations import ELEMENT_BYTES, activation_bytes
 from shardwright.costs.coefficients import Coefficients
-from shardwright.costs.limits import Limits
 from shardwright.costs.roofline import (
     Batch,
     Links,
@@ -21,19 +19,20 @@ from shardwright.costs.roofline import (
     stage_floor,
     step_time,
 )
-from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
+from shardwright.costs.weight_bytes import load_bytes_per_node, stage_weight_parts
 from shardwright.costs.work import ModelWork
+from shardwright.costs.working_memory import ELEMENT_BYTES, activation_bytes
+from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import Drafter, DraftMethod, EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 
 
 def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
     """Return the bytes of the draft model on a rank that samples, 0 without one.
 
-    Formula: as :func:`~shardwright.costs.weights.stage_weight_parts`, of the draft model in one
-        stage.
+    Formula: as :func:`~shardwright.costs.weight_bytes.stage_weight_parts`, of the draft model in
+        one stage.
     Unit: bytes, on one rank of the last stage.
     Error: as that of weights; no published row has a draft model.
     Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/``: the ranks that sample hold it.
@@ -56,7 +55,7 @@ def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
 def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
     """Return the bytes of the draft model that a node reads, 0 without one.
 
-    Formula: as :func:`~shardwright.costs.weights.load_bytes_per_node`, of the draft model.
+    Formula: as :func:`~shardwright.costs.weight_bytes.load_bytes_per_node`, of the draft model.
     Unit: bytes a node.
     Error: as that of weights; no published row has a draft model.
     Source: derived: ranks of a node share its page cache.
@@ -82,7 +81,7 @@ def draft_activation_bytes(
     kept.
 
     Formula: tokens of the batch x bytes a value x hidden size of the target +
-        :func:`~shardwright.costs.activations.activation_bytes` of the draft model.
+        :func:`~shardwright.costs.working_memory.activation_bytes` of the draft model.
     Unit: bytes, on one rank of the last stage.
     Error: assumed to be that of activations: not measured (docs/memory.md).
     Source: vLLM 0.32, by reading (docs/memory.md).

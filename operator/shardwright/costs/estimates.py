@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from shardwright.costs.loading import LoadingTime
+from shardwright.costs.host import LoadingTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

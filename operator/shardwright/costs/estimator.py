@@ -10,9 +10,8 @@ from shardwright.costs.coefficients import Band, Coefficients, band_of, coeffici
 from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.host import Storage, distinct_nodes, loading_time
 from shardwright.costs.kvcache import kv_bits
-from shardwright.costs.limits import Limits, requests_per_rank
-from shardwright.costs.loading import Storage, distinct_nodes, loading_time
 from shardwright.costs.memory import (
     Frame,
     ReplicaMemory,
@@ -21,16 +20,15 @@ from shardwright.costs.memory import (
     memory_under,
     stage_holds,
 )
-from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
-from shardwright.costs.serving import Load, Replica, StageKind, performance, serve
-from shardwright.costs.weights import load_bytes_per_node
+from shardwright.costs.speed import Load, Replica, StageKind, performance, serve
+from shardwright.costs.weight_bytes import load_bytes_per_node
 from shardwright.costs.work import ModelWork, StageWork
-from shardwright.costs.workload import Workload
+from shardwright.costs.working_memory import Device
+from shardwright.costs.workload import Limits, Workload, requests_per_rank
 from shardwright.hardware.gpus import Gpu
-from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 
 _Degrees = tuple[int, int, int, int, int, tuple[int, ...]]
 _Stages = tuple[tuple[StageHold, ...], tuple[tuple[StageWork, int], ...]]
@@ -331,8 +329,8 @@ def _drafting(task: Task, tokens: int) -> Task:
 def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     """Return the speed of a task with an engine's coefficients.
 
-    Formula: none of its own: :func:`~shardwright.costs.serving.serve`, then
-        :func:`~shardwright.costs.serving.performance`.
+    Formula: none of its own: :func:`~shardwright.costs.speed.serve`, then
+        :func:`~shardwright.costs.speed.performance`.
     Unit: tokens and requests per second, seconds.
     Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
         (docs/benchmarks/accuracy.md).

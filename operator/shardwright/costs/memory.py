@@ -9,25 +9,29 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from shardwright.costs.activations import activation_bytes
-from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
-from shardwright.costs.limits import (
+from shardwright.costs.weight_bytes import WeightBytes, stage_weight_parts
+from shardwright.costs.working_memory import (
+    Device,
+    LoadedStage,
+    activation_bytes,
+    band_bytes,
+    overhead_bytes,
+    stage_adapter_bytes,
+)
+from shardwright.costs.workload import (
     LENGTH_STEP,
     Limits,
+    Workload,
     limits_to_try,
     longest_whole,
     requests_per_rank,
 )
-from shardwright.costs.overheads import Device, LoadedStage, band_bytes, overhead_bytes
-from shardwright.costs.weights import WeightBytes, stage_weight_parts
-from shardwright.costs.workload import Workload
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.model_spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,7 @@ def memory_under(
     ``seen`` are earlier trials for other numbers in flight; the new ones are added.
 
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
-        :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
+        :func:`~shardwright.costs.workload.limits_to_try` that carry the load.
     Unit: bytes, tokens, requests.
     Error: K/V tokens: median 3.1% of 15 published rows; 13 of 19 lie inside the band
         (docs/benchmarks/memory.md).

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from shardwright.costs.weights import WeightBytes
+from shardwright.costs.weight_bytes import WeightBytes
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
     Attention,
     ExpertFeedForward,
     GroupedAttention,

@@ -1,7 +1,16 @@
-"""Which load is a model planned for? Only mean lengths are known, no distribution."""
+"""Which load is a model planned for? Only mean lengths are known, no distribution.
 
-from dataclasses import dataclass
+Which limits is an engine started with? They are lowered before a layout is refused.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
+
+from shardwright.hardware.gpus import Gpu
+from shardwright.layouts.layout import EngineOverrides, EngineTraits, Layout
 
 
 class Arrival(StrEnum):
@@ -96,3 +105,172 @@ class Workload:
         high = min(1.0, mean + band)
         each = self.tokens_per_step
         return self.tokens_per_step_at(low) / each, self.tokens_per_step_at(high) / each
+
+
+FEWEST_TOKENS: Final = 1024
+"""Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are
+computed.
+"""
+
+FEWEST_SEQUENCES: Final = 16
+"""Unit: requests. Basis: assumed; less saves next to nothing."""
+
+WHOLE_PROMPT_TOKENS: Final = 32768
+"""Unit: tokens. Engines that do not chunk prompts by default begin to above this. Source: vLLM 0.6
+``engine/arg_utils.py`` (``use_long_context``)."""
+
+LENGTH_STEP: Final = 1024
+"""Unit: tokens. Basis: chosen; a longest request that nobody asked for is a multiple of it, so that
+a small change of the memory figures changes no argument of an engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The engine's batch limits and the longest request."""
+
+    batched_tokens: int
+    sequences: int
+    model_len: int
+
+
+def requests_per_replica(workload: Workload, layout: Layout) -> int:
+    """Return the planned requests in flight of one replica.
+
+    Formula: ceil(requests in flight / replicas).
+    Unit: requests.
+    Error: exact, of requests that are spread evenly.
+    Source: derived.
+
+    >>> requests_per_replica(load, Layout(replicas=3))  # of 64
+    22
+    """
+    return math.ceil(workload.concurrency / layout.replicas)
+
+
+def requests_per_rank(workload: Workload, layout: Layout) -> int:
+    """Return the planned requests in flight of one attention rank, on which alone its memory
+    depends.
+
+    Formula: ceil(requests of a replica / attention-data degree).
+    Unit: requests.
+    Error: exact, of requests that are spread evenly.
+    Source: derived.
+
+    >>> requests_per_rank(load, Layout(replicas=3, tensor=4, attention_data=4))  # of 64
+    6
+    """
+    return math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
+
+
+def limits_to_try(
+    workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
+) -> Iterator[Limits]:
+    """Yield limits from those that the engine takes by itself on such a GPU to the least.
+
+    More sequences than the engine's default are tried only when the load (``share`` requests) has
+    them, and fewer than the load has are tried last. With adapters a batch must hold the drafts of
+    all sequences. A limit that the engine is told stays, and the other leaves it room: a batch has
+    a token of every sequence.
+
+    Formula: both limits are halved, tokens down to ``FEWEST_TOKENS``, sequences down to the load's
+        and then to ``FEWEST_SEQUENCES``.
+    Unit: tokens, sequences.
+    Error: none: they are set, not predicted; how far to go down is assumed.
+    Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``.
+
+    >>> for tried in limits_to_try(load, vllm, h100, share=64):
+    ...     print(tried.batched_tokens, tried.sequences)
+    8192 1024
+    4096 512
+    2048 256
+    1024 128
+    1024 64
+    1024 32
+    1024 16
+    """
+    tokens, sequences = default_batch(traits, gpu)
+    needed = _power_of_two(share)
+    fewest = _fewest_tokens(workload, traits)
+    each = workload.draft_tokens + 1 if traits.options.adapters else 1
+    # More sequences take room for their logits.
+    tokens, sequences = max(tokens, fewest), max(sequences, needed)
+    while True:
+        yield _as_told(
+            Limits(batched_tokens=tokens, sequences=sequences, model_len=workload.max_model_len),
+            traits.options.told,
+            each,
+        )
+        if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
+            return
+        # Fewer sequences than the load has make requests wait, so chunks of prompts shrink first.
+        floor = (
+            FEWEST_SEQUENCES
+            if sequences <= needed and tokens <= fewest
+            else max(FEWEST_SEQUENCES, needed)
+        )
+        tokens, sequences = max(fewest, tokens // 2), max(floor, sequences // 2)
+
+
+def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
+    most = (
+        limits.sequences
+        if told.batched_tokens is None
+        else min(limits.sequences, max(1, told.batched_tokens // each))
+    )
+    sequences = most if told.sequences is None else told.sequences
+    tokens = (
+        max(limits.batched_tokens, sequences * each)
+        if told.batched_tokens is None
+        else told.batched_tokens
+    )
+    return replace(limits, batched_tokens=tokens, sequences=sequences)
+
+
+def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
+    """The batch of an engine that takes prompts whole holds the longest."""
+    whole = not traits.batching.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
+    return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
+
+
+def longest_whole(limits: Limits, traits: EngineTraits, longest: int) -> int:
+    """Return the longest request, up to ``longest``, that needs no larger batch than the limits'.
+
+    Formula: ``longest``; at most the batch where the engine takes prompts whole.
+    Unit: tokens.
+    Error: none: it is set, not predicted.
+    Source: vLLM 0.6 ``config.py:SchedulerConfig``: a batch below the longest request is refused
+        without chunked prefill.
+
+    >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
+    >>> longest_whole(limits, vllm, 131072)
+    131072
+    """
+    if traits.batching.chunks_prompts or limits.model_len > WHOLE_PROMPT_TOKENS:
+        return longest
+    return min(longest, max(limits.model_len, limits.batched_tokens))
+
+
+def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
+    """Return the tokens and the sequences of the batch that the engine takes by itself on a GPU.
+
+    Formula: none: the first row of the engine's ``batch_defaults`` that the GPU qualifies for.
+    Unit: tokens, sequences.
+    Error: exact for versions that were read.
+    Source: vLLM 0.32 ``engine/arg_utils.py:get_batch_defaults``.
+
+    >>> default_batch(vllm, h100)
+    (8192, 1024)
+    """
+    capability = gpu.compute_capability
+    for row in traits.batching.batch_defaults:
+        if gpu.memory_bytes >= row.gpu_bytes and (
+            # None: AMD's have no such number, and qualify.
+            capability is None or capability >= row.compute_capability
+        ):
+            return row.tokens, row.sequences
+    return traits.batching.max_batched_tokens, traits.batching.max_sequences
+
+
+def _power_of_two(count: int) -> int:
+    # So that halving the engine's own limit, a power of two, comes to it exactly.
+    return 1 << max(0, count - 1).bit_length()

@@ -6,7 +6,7 @@ A figure read or measured of one engine is in its own traits.
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.layouts.traits import MemoryRules
+from shardwright.layouts.layout import MemoryRules
 from shardwright.units import KIB, MIB
 
 NOT_READ: Final = "not known: nothing is refused or counted for it"
@@ -32,7 +32,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "takes_adapters": NOT_READ,
     "adapters_leave_vocabulary": NOT_READ,
     "oldest_for": NOT_READ,
-    "released": "engines/release_months.py",
+    "released": "engines/versions.py",
 }
 
 

@@ -3,11 +3,18 @@
 An unlisted option is refused: a new engine version cannot smuggle one in. The administrator can
 admit dangerous and uncounted options, but none that contradicts the plan or replaces something that
 the operator relies on.
+
+The options of an engine as its own parser lists them, one table per version.
+
+A version whose minor release has no table has no options: none are guessed.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cache
+from importlib import resources
+from typing import Final, NotRequired, TypedDict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +50,133 @@ class Policy:
 
 UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
 """Why an option that is on no list is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The tables of one engine, its folder here, and its versions, each with its patch releases."""
+
+    engine: str
+    folder: str
+    versions: tuple[str, ...]
+
+
+_INNER_TYPES: Final[Mapping[str, str]] = {
+    "cpu-distributed-timeout-seconds": "int",
+    "custom-histogram-buckets": "loads",
+    "distributed-timeout-seconds": "int",
+    "engram-config": "loads",
+    "kv-cache-memory-bytes": "human_readable_int",
+    "mamba-block-size": "int",
+    "max-cpu-loras": "int",
+    "max-log-len": "int",
+    "max-num-active-seqs": "int",
+    "max-num-queued-reqs": "int",
+    "max-num-queued-tokens": "human_readable_int",
+    "max-num-scheduled-tokens": "human_readable_int",
+    "max-parallel-loading-workers": "int",
+    "mm-processor-kwargs": "loads",
+    "numa-bind-nodes": "int",
+    "prefix-cache-retention-interval": "int",
+    "prefix-match-unit": "int",
+    "reasoning-config": "loads",
+    "video-pruning-rate": "float",
+    "watermark-config": "loads",
+}
+"""The type that the parser's ``_optional_type`` wraps, if it is no text, for options that are
+rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option: its ``--`` name without dashes, its parser's type and its choices as in argv.
+
+    ``flag`` is the parser's spelling (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``),
+    ``key`` the configuration file's (empty: command line only). ``type`` names the parser's
+    conversion (``int``, ``loads``, ``_optional_type``, ...). A ``switch`` takes no value; ``off``
+    is the flag that turns it off (empty: none). ``opened_by`` is an option that adds values to the
+    ``choices`` (empty: none). ``keys`` are those an object may have (empty: not known, or no
+    object). ``many``: it takes several values, one word each.
+    """
+
+    name: str
+    flag: str
+    key: str
+    aliases: tuple[str, ...]
+    type: str
+    switch: bool
+    off: str
+    many: bool
+    choices: tuple[str, ...]
+    opened_by: str
+    keys: tuple[str, ...]
+
+
+def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
+    """Return the options of an engine's ``version`` by name, None without a table for it."""
+    # Patch releases have the options of their minor version; another minor version may have others.
+    minor = version.rpartition(".")[0]
+    listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
+    return _read(tables.folder, listed) if listed else None
+
+
+def canonical(name: str) -> str:
+    """Return an option's name as in the tables: ``_`` and ``-`` are alike.
+
+    >>> canonical("tensor_parallel_size")
+    'tensor-parallel-size'
+    """
+    return name.replace("_", "-")
+
+
+class _Row(TypedDict):
+    flags: list[str]
+    type: str | None
+    key: NotRequired[str]
+    nargs: NotRequired[int | str]
+    choices: NotRequired[list[object]]
+    opened_by: NotRequired[str]
+    keys: NotRequired[list[str]]
+
+
+@cache
+def _read(folder: str, version: str) -> Mapping[str, Option]:
+    file = resources.files("shardwright.engines").joinpath(f"{folder}/data/options-{version}.json")
+    rows = json.loads(file.read_text(encoding="utf-8"))["options"]
+    return {option.name: option for option in map(_option, rows)}
+
+
+def _option(row: _Row) -> Option:
+    spelled = [flag for flag in row["flags"] if flag.startswith("--")]
+    name, *others = [canonical(flag.removeprefix("--")) for flag in spelled]
+    switch = row.get("nargs") == 0
+    turned = [flag for flag in others if switch and _is_opposite(flag, name)]
+    return Option(
+        name=name,
+        flag=spelled[0],
+        key=row.get("key", ""),
+        aliases=tuple(flag for flag in others if flag not in turned),
+        # The parser's own type says only that the option may be left out.
+        type=_INNER_TYPES.get(name) or row["type"] or "str",
+        switch=switch,
+        off=_off_flag(name, turned),
+        many=row.get("nargs") in ("+", "*"),
+        opened_by=row.get("opened_by", ""),
+        keys=tuple(row.get("keys", ())),
+        choices=tuple(
+            "None" if choice is None else str(choice) for choice in row.get("choices", [])
+        ),
+    )
+
+
+def _is_opposite(flag: str, name: str) -> bool:
+    return flag == f"no-{name}" or flag.partition("-")[2] == name.partition("-")[2]
+
+
+def _off_flag(name: str, turned: list[str]) -> str:
+    # 0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only form
+    # of 0.32.
+    if not turned:
+        return ""
+    return f"--no-{name}" if name.startswith("enable-") else f"--{turned[0]}"

@@ -8,8 +8,8 @@ from typing import Final
 
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
-from shardwright.engines.vllm.eras import HUGE_BATCH, LARGE_BATCH
-from shardwright.layouts.traits import BatchRules, CutRules, EngineSupport, EngineTraits, Remainder
+from shardwright.engines.vllm.traits import HUGE_BATCH, LARGE_BATCH
+from shardwright.layouts.layout import BatchRules, CutRules, EngineSupport, EngineTraits, Remainder
 
 NAME: Final = "SGLang"
 

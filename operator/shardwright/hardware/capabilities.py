@@ -1,10 +1,21 @@
 """What can a cluster and an engine's image do for the pods of a model beside offering GPUs?
 
 What one of them lacks is an input of the planner: it plans without, and says what that costs.
+
+How do the pods of a group reach the network between their nodes: by RDMA devices, or over TCP?
+
+A pod sees only the devices that it requests: without any it reaches the fastest network over TCP.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.hardware.gpus import Link
+from shardwright.hardware.topology import is_rdma, over_tcp
 
 
 class Capability(StrEnum):
@@ -29,3 +40,121 @@ def lacking(absent_kinds: Collection[str]) -> tuple[Capability, ...]:
     (<Capability.COMPUTE_DOMAINS: 'ComputeDomain'>,)
     """
     return tuple(item for item in SERVED_KINDS if item in absent_kinds)
+
+
+Devices = tuple[tuple[str, int], ...]
+"""Extended resources and how many of each, sorted by name."""
+
+SHARED_ABOVE: Final = 64
+"""Device plugins that share one NIC among pods advertise more devices than this; then a pod needs
+one. Unit: devices. Basis: assumed, between the 32 EFA devices of a p5 and the 1,000 of shared
+plugins.
+"""
+
+PLUGIN_OF: Final[Mapping[str, Capability]] = MappingProxyType(
+    {"vpc.amazonaws.com/efa": Capability.EFA}
+)
+"""The network plugin by which NCCL uses a device; without it in the image NCCL takes TCP, and says
+no word of it. Others are reached by NCCL itself. Source: vllm-project/vllm#55635.
+"""
+
+
+class RdmaMode(StrEnum):
+    """Which RDMA devices pods of groups over several nodes request."""
+
+    NONE = "None"  #: nothing: TCP
+    AUTO = "Auto"  #: those that the planned nodes offer
+    EXPLICIT = "Explicit"  #: the named ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaRequest:
+    """The user's choice; with EXPLICIT every pod requests the ``devices``.
+
+    ``plugins`` are those of the image: AUTO requests no device that needs another one.
+    """
+
+    mode: RdmaMode = RdmaMode.AUTO
+    devices: Devices = ()
+    plugins: tuple[Capability, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How pods reach the network of nodes that are alike.
+
+    ``devices`` are what every node offers (AUTO) or every pod requests (EXPLICIT). ``missed`` is
+    the RDMA network that is there and not reached, ``lacking`` the named resource that the nodes
+    lack. ``plugin`` is what the image lacks to reach it by the ``unused`` devices of the nodes.
+    """
+
+    mode: RdmaMode = RdmaMode.AUTO
+    devices: Devices = ()
+    missed: Link | None = None
+    lacking: str = ""
+    plugin: Capability | None = None
+    unused: Devices = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the devices, those without a plugin included."""
+        return tuple(name for name, _ in (*self.devices, *self.unused))
+
+    def requested(self, gpus: int, gpus_per_node: int) -> Devices:
+        """Return the devices of a pod with ``gpus`` of a node's: its share of exclusive ones, one
+        of each shared.
+
+        >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(4, 8)
+        (('rdma/ib', 1), ('vpc.amazonaws.com/efa', 16))
+        """
+        if self.mode is RdmaMode.EXPLICIT:
+            return self.devices
+        share = ((name, max(1, count * gpus // gpus_per_node)) for name, count in self.devices)
+        return tuple(
+            (name, 1 if offered > SHARED_ABOVE else count)
+            for (name, count), (_, offered) in zip(share, self.devices, strict=True)
+        )
+
+
+@lru_cache(maxsize=4096)
+def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tuple[Link, Reach]:
+    """Return the link between nodes that pods really use, and how they reach it.
+
+    Args:
+        network: The node's own network, per GPU.
+        offered: RDMA devices that the node offers.
+        gpus: GPUs of the node, which share the rate of TCP.
+        wanted: The user's choice.
+    """
+    lacking = _lacking(offered, wanted)
+    unused = _without_plugin(offered, wanted)
+    usable = tuple(device for device in offered if device not in unused)
+    reached = wanted.mode is not RdmaMode.NONE and not lacking
+    if wanted.mode is RdmaMode.AUTO:
+        # A stated rate of the network implies that pods reach it, by devices that they can use.
+        reached = bool(usable) or (network.basis == "stated" and not unused)
+    if reached or not is_rdma(network):
+        devices = {RdmaMode.AUTO: usable, RdmaMode.EXPLICIT: wanted.devices}.get(wanted.mode, ())
+        return network, Reach(mode=wanted.mode, devices=() if lacking else devices, lacking=lacking)
+    return over_tcp(network, gpus), Reach(
+        mode=wanted.mode,
+        missed=network,
+        lacking=lacking,
+        plugin=PLUGIN_OF[unused[0][0]] if unused else None,
+        unused=unused,
+    )
+
+
+def _without_plugin(offered: Devices, wanted: RdmaRequest) -> Devices:
+    if wanted.mode is not RdmaMode.AUTO:
+        return ()
+    return tuple(
+        (name, count)
+        for name, count in offered
+        if name in PLUGIN_OF and PLUGIN_OF[name] not in wanted.plugins
+    )
+
+
+def _lacking(offered: Devices, wanted: RdmaRequest) -> str:
+    there = dict(offered)
+    return next((name for name, count in wanted.devices if there.get(name, 0) < count), "")

@@ -15,8 +15,13 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import ComputeCapability, Gpu
-from shardwright.hardware.slices import WHOLE_GPU, is_profile, resource_of
-from shardwright.hardware.suitability import implausible, printable
+from shardwright.hardware.suitability import (
+    WHOLE_GPU,
+    implausible,
+    is_profile,
+    printable,
+    resource_of,
+)
 from shardwright.hardware.untrusted import is_node_name, mapping, mappings, quantity, text_or_empty
 
 DRIVER: Final = "gpu.nvidia.com"

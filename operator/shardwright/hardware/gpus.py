@@ -1,19 +1,172 @@
 """What can a GPU do, by data sheets and node labels? Each figure has a basis and a source.
 
 An unknown product is reported, never guessed. The rows are data (``gpus.csv``), read once.
+
+Which GPU of the catalogue does a product label, a cloud's name or an AMD device id mean?
+
+Names are matched whole or up to a dash, so ``NVIDIA-GB300-WS`` is not a GB300 and ``A100X`` not an
+A100. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm, ROCm/k8s-device-plugin@ed764684,
+dstackai/gpuhunt constraints.py, and the label dumps in tests/data/nodes.
+
+What has the administrator stated about nodes: data sheets of GPUs, prices, which labels are
+believed?
+
+What does one GPU cost for an hour? As its owner states, or in H100s by clouds' lists or data
+sheet.
+
+Only prices of one list are compared, so neither currency nor discounts are in them. The rows are
+data (``prices.csv``).
 """
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache, lru_cache
 from importlib import resources
+from math import inf
 from statistics import median
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.products import candidates, plain_name
 from shardwright.units import GIGA, MIB, TERA
+
+_RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    (r"vr200(-nvl(72|144)?)?$|vr-nvl(72|144)$", ("VR200-NVL-280GB",)),
+    (r"gb300(?!-ws)", ("GB300-NVL-278GB",)),
+    (r"gb200", ("GB200-NVL-186GB",)),
+    (r"gh200-144gb?", ("GH200-144GB",)),
+    (r"gh200-(120|480)gb?", ("GH200-96GB",)),
+    (r"gh200", ("GH200-96GB", "GH200-144GB")),
+    (r"gb10", ("GB10-128GB",)),
+    (r"b300", ("B300-SXM-270GB",)),
+    (r"b200", ("B200-SXM-180GB",)),
+    (r"h200-nvl", ("H200-NVL-141GB",)),
+    (r"h200", ("H200-SXM-141GB",)),
+    (r"h100-nvl(?!ink)", ("H100-NVL-94GB",)),
+    (r"h100-pcie", ("H100-PCIE-80GB",)),
+    (r"h100(-(sxm5?|nvlink|mega|hbm3|80gb))*$", ("H100-SXM-80GB",)),
+    (r"h20-3e", ("H20-3e-141GB",)),
+    (r"h20", ("H20-96GB",)),
+    (r"h800(?!-(pcie|nvl))", ("H800-80GB",)),
+    (r"a100-80gb-pcie|a100-pcie-80gb", ("A100-PCIE-80GB",)),
+    (r"a100-40gb-pcie|a100-pcie-40gb", ("A100-PCIE-40GB",)),
+    (r"a100-pcie", ("A100-PCIE-40GB", "A100-PCIE-80GB")),
+    (r"(tesla-)?a100-((sxm4?|nvlink)-)?40gb", ("A100-SXM4-40GB",)),
+    (r"(tesla-)?a100-((sxm4?|nvlink)-)?80gb", ("A100-SXM4-80GB",)),
+    (r"(tesla-)?a100", ("A100-SXM4-40GB", "A100-SXM4-80GB")),
+    (r"a10g", ("A10G-24GB",)),
+    (r"a10(?!-\d+[abcq])", ("A10-24GB",)),
+    (r"a30", ("A30-24GB",)),
+    (r"a40", ("A40-48GB",)),
+    (r"l40s", ("L40S-48GB",)),
+    (r"l40", ("L40-48GB",)),
+    (r"l20", ("L20-48GB",)),
+    (r"l4", ("L4-24GB",)),
+    (r"rtx-pro-6000-blackwell-workstation-edition", ("RTX-PRO-6000-WS-96GB",)),
+    (r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$", ("RTX-PRO-6000-BSE-96GB",)),
+    (r"rtx-pro-5000-72gb", ("RTX-PRO-5000-72GB",)),
+    (r"rtx-pro-5000$", ("RTX-PRO-5000-48GB", "RTX-PRO-5000-72GB")),
+    (r"rtx-pro-4500(-blackwell)?$", ("RTX-PRO-4500-32GB",)),
+    (r"rtx-a6000$", ("RTX-A6000-48GB",)),
+    (r"rtx-6000-ada", ("RTX-6000-Ada-48GB",)),
+    (r"(geforce-)?rtx-3090$", ("RTX-3090-24GB",)),
+    (r"(geforce-)?rtx-4090$", ("RTX-4090-24GB",)),
+    (r"(geforce-)?rtx-5090$", ("RTX-5090-32GB",)),
+    (r"(tesla-)?t4", ("T4-16GB",)),
+    (r"(tesla-)?v100-(sxm[23]|dgxs)-16gb", ("V100-SXM2-16GB",)),
+    (r"(tesla-)?v100-(sxm[23]|dgxs)-32gb", ("V100-SXM2-32GB",)),
+    (r"(tesla-)?v100-(sxm[23]|dgxs)|(tesla-)?v100$", ("V100-SXM2-16GB", "V100-SXM2-32GB")),
+    (r"(instinct-)?mi210", ("MI210-64GB",)),
+    (r"(instinct-)?mi250x", ("MI250X-128GB",)),
+    (r"(instinct-)?mi250", ("MI250-128GB",)),
+    (r"(instinct-)?mi300x", ("MI300X-192GB",)),
+    (r"(instinct-)?mi325x?", ("MI325X-256GB",)),
+    (r"(instinct-)?mi350x?", ("MI350X-288GB",)),
+    (r"(instinct-)?mi355x?", ("MI355X-288GB",)),
+    (r"(instinct-)?mi455x?", ("MI455X-432GB",)),
+)
+_GKE: Final = MappingProxyType(
+    {"nvidia-tesla-a100": "A100-SXM4-40GB", "nvidia-tesla-v100": "V100-SXM2-16GB"}
+)
+"""GKE names that say less than they mean. Source: cloud.google.com/kubernetes-engine GPU machine
+families.
+"""
+
+AMD_DEVICE_IDS: Final = MappingProxyType(
+    {
+        "740f": "MI210-64GB",
+        "740c": "MI250-128GB",
+        "7408": "MI250X-128GB",
+        "74a1": "MI300X-192GB",
+        "74a9": "MI300X-192GB",
+        "74b5": "MI300X-192GB",  # SR-IOV function: carries no product name
+        "74bd": "MI300X-192GB",
+        "74a5": "MI325X-256GB",
+        "75a0": "MI350X-288GB",
+        "75a3": "MI355X-288GB",
+    }
+)
+"""PCI device id (lower-case hex) to catalogue id. Source: dstackai/gpuhunt constraints.py."""
+
+
+_OPEN_FORMS: Final = re.compile(
+    r"(nvidia[ -])?(a100|h100|h200|v100)(?!.*(sxm|pcie|nvl))", re.IGNORECASE
+)
+"""Names of Azure's instance catalogue that say neither board nor card: H100 is the SXM of ND and
+the NVL of NC.
+"""
+
+NAMELESS: Final = "nvidia-graphics-device"
+"""The name by NVIDIA's driver of every GPU that is newer than itself, as :func:`plain_name` has
+it.
+"""
+
+
+def names_form(key: str, name: str) -> bool:
+    """Return whether a Karpenter label's value says which form of a product it means.
+
+    On AWS the name alone decides (there are no PCIe cards of these products), on Azure it does not.
+
+    >>> (
+    ...     names_form("karpenter.azure.com/sku-gpu-name", "H100"),
+    ...     names_form("karpenter.azure.com/sku-gpu-name", "T4"),
+    ... )
+    (False, True)
+    """
+    return not (key.startswith("karpenter.azure.com/") and _OPEN_FORMS.match(name))
+
+
+def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the catalogue ids that a name may mean: none, one, or rows that only memory tells
+    apart.
+
+    ``names`` holds the exact names of the catalogue in lower case with dashes.
+
+    >>> candidates("Tesla-V100-SXM2-16GB-N", {})
+    ('V100-SXM2-16GB',)
+    """
+    name = plain_name(product)
+    if name in _GKE:
+        return (_GKE[name],)
+    if name in names:
+        return names[name]
+    bare = re.sub(r"^(nvidia|amd)-", "", name)
+    # The first rule counts, so longer names stand before their beginnings.
+    return next((ids for rule, ids in _RULES if _pattern(rule).match(bare)), ())
+
+
+@cache
+def _pattern(rule: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{rule})(?=$|-)")
+
+
+def plain_name(product: str) -> str:
+    """Return a name in lower case with dashes, without sharing and MIG suffixes."""
+    name = re.sub(r"[\s_]+", "-", product.strip()).removesuffix("-SHARED")
+    return re.sub(r"-MIG-[0-9A-Za-z.+]+$", "", name).lower()
+
 
 NVLINK_LATENCY_SECONDS: Final = 1.0e-6
 """One ring step over NVLink or xGMI, seconds. Basis: measured, (8 ranks - 2 ranks) / 12 steps of a
@@ -347,4 +500,143 @@ def _host(row: Mapping[str, str]) -> Link:
         latency_seconds=PCIE_LATENCY_SECONDS,
         basis="datasheet" if known else "assumed",
         source=row["spec_sources"] if known else "UNKNOWN_PCIE_BYTES_PER_SECOND",
+    )
+
+
+NODE_SET: Final = "shardwright.io/node-set"
+"""The label that says which installation of the operator plans on a node. A node has one value of
+it, or none, so no two installations with different ones ever plan on the same node.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """Facts that hold for all nodes, whatever their labels say.
+
+    ``gpus`` are what the catalogue lacks, by the plain name of their product. ``prices`` are of one
+    GPU for an hour, by its id. ``label_prefix`` is of labels that no kubelet can write: a node's
+    price and NVLink domain are believed under it alone (empty: from any label or annotation of
+    ours, and from the node's clique). ``node_set`` is the value of :data:`NODE_SET` on nodes to
+    plan on; empty: they must have none.
+    """
+
+    gpus: Mapping[str, Gpu] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    label_prefix: str = ""
+    node_set: str = ""
+
+    def price_of(self, gpu: Gpu) -> float | None:
+        """Return the price of one GPU for an hour, a slice's by its share; None: not stated."""
+        price = self.prices.get((gpu.whole or gpu).id)
+        return price and price / gpu.slices
+
+
+NONE = Stated()
+
+
+def by_product(gpus: Iterable[Gpu]) -> Mapping[str, Gpu]:
+    """Return stated GPUs by the plain name of their product."""
+    return MappingProxyType({plain_name(gpu.id): gpu for gpu in gpus})
+
+
+class PriceBasis(StrEnum):
+    """Where a price comes from; a stated one is in the owner's currency, the others in hours of an
+    H100.
+    """
+
+    STATED = "Stated"
+    LISTED = "Listed"
+    ASSUMED = "Assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPrice:
+    """The price of one GPU for an hour, its basis, and the source."""
+
+    per_hour: float
+    basis: PriceBasis
+    source: str = ""
+
+
+def relative_price(gpu: Gpu) -> GpuPrice:
+    """Return the price of one GPU for an hour, in hours of an H100; a slice's is its share.
+
+    >>> (
+    ...     relative_price(load_gpus()["L40S-48GB"]).per_hour,
+    ...     relative_price(load_gpus()["GB200-NVL-186GB"]).per_hour,
+    ... )
+    (0.35, 1.6)
+    """
+    if gpu.whole:
+        price = relative_price(gpu.whole)
+        return replace(price, per_hour=price.per_hour / gpu.slices)
+    return _listed().get(gpu.id) or _assumed(gpu)
+
+
+@lru_cache(maxsize=1024)
+def _assumed(gpu: Gpu) -> GpuPrice:
+    """Return a price for a GPU that no list has, by its data sheet, in the order of its vendor's
+    listed GPUs.
+
+    It costs no more than a GPU with at least all that it has, and no less than one with at most
+    that and no better scale-up link. If the lists contradict each other the lower price counts.
+    """
+    own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
+    own = [(other, price) for other, price in own if other.vendor == gpu.vendor]
+    floor = max(
+        (price for other, price in own if _has_all_of(gpu, other) and _is_linked_as(gpu, other)),
+        default=0.0,
+    )
+    ceiling = min((price for other, price in own if _has_all_of(other, gpu)), default=inf)
+    return GpuPrice(
+        per_hour=min(max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling),
+        basis=PriceBasis.ASSUMED,
+        source="the data sheet, at what the vendor's listed GPUs cost beside theirs, "
+        "in their order",
+    )
+
+
+def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
+    enough = (
+        gpu.memory_bytes >= other.memory_bytes
+        and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
+    )
+    return enough and all(gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items())
+
+
+def _is_linked_as(gpu: Gpu, other: Gpu) -> bool:
+    rates = [item.scale_up.bytes_per_second if item.scale_up else 0.0 for item in (gpu, other)]
+    return gpu.scale_up_gpus >= other.scale_up_gpus and rates[0] >= rates[1]
+
+
+@cache
+def _listed() -> Mapping[str, GpuPrice]:
+    text = (
+        resources.files("shardwright.hardware").joinpath("prices.csv").read_text(encoding="utf-8")
+    )
+    return MappingProxyType(
+        {row["gpu_id"]: _price(row) for row in csv.DictReader(text.splitlines())}
+    )
+
+
+def _price(row: Mapping[str, str]) -> GpuPrice:
+    share = float(row["gpu_hour_usd"]) / float(row["h100_gpu_hour_usd"])
+    where = f"{row['instance_type']} beside {row['h100_instance_type']}"
+    return GpuPrice(
+        per_hour=float(f"{share:.2g}"), basis=PriceBasis.LISTED, source=f"{row['source']}, {where}"
+    )
+
+
+@cache
+def _asked_share(vendor: str) -> float:
+    """Return the vendor's median ratio of list price to data-sheet worth; over all vendors if it
+    has none.
+    """
+    gpus = load_gpus()
+    shares = [
+        (gpus[gpu_id].vendor, price.per_hour / gpus[gpu_id].worth)
+        for gpu_id, price in _listed().items()
+    ]
+    return median(
+        [share for owner, share in shares if owner == vendor] or [share for _, share in shares]
     )

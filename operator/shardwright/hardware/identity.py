@@ -14,12 +14,27 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.devices import PRODUCT, NodeDevices
-from shardwright.hardware.gpus import ComputeCapability, Gpu, find_gpu
-from shardwright.hardware.instances import find_instance
-from shardwright.hardware.products import AMD_DEVICE_IDS, NAMELESS, names_form, plain_name
-from shardwright.hardware.slices import WHOLE_GPU, NodeSlices, slice_of, unknown_slices
-from shardwright.hardware.stated import NONE, Stated
-from shardwright.hardware.suitability import RESOURCES, implausible, printable
+from shardwright.hardware.gpus import (
+    AMD_DEVICE_IDS,
+    NAMELESS,
+    NONE,
+    ComputeCapability,
+    Gpu,
+    Stated,
+    find_gpu,
+    names_form,
+    plain_name,
+)
+from shardwright.hardware.suitability import (
+    RESOURCES,
+    WHOLE_GPU,
+    NodeSlices,
+    implausible,
+    printable,
+    slice_of,
+    unknown_slices,
+)
+from shardwright.hardware.topology import find_instance
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
 

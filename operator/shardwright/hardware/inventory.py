@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from shardwright.errors import Problem
+from shardwright.hardware.capabilities import Reach
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.hardware.gpus import Gpu, Link
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
-from shardwright.hardware.rdma import Reach
+from shardwright.hardware.gpus import Gpu, GpuPrice, Link, PriceBasis, relative_price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,27 +1,51 @@
 """What do Nodes say? The way from Kubernetes objects to the inventory starts here.
 
 Anyone may have written these objects: all functions answer with a value, and none raises.
+
+Which nodes offer no GPUs by a device plugin, so that slices must say whether they have any?
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.devices import NodeDevices
-from shardwright.hardware.domains import DomainKind, read_domain, read_path, stated_path
-from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.devices import (
+    DeviceClass,
+    DeviceSlice,
+    NodeDevices,
+    read_device_class,
+    read_devices,
+    read_slice,
+)
+from shardwright.hardware.facts import GpuUsage, NodeFacts, read_pod
+from shardwright.hardware.gpus import NODE_SET, NONE, Gpu, Stated
 from shardwright.hardware.identity import identify, identify_slice
-from shardwright.hardware.instances import Instance, find_instance
 from shardwright.hardware.inventory import NodeExclusion, Taint
-from shardwright.hardware.networks import offered_rdma, read_network
-from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
-from shardwright.hardware.slices import NodeSlices, product_of, read_slices
-from shardwright.hardware.stated import NODE_SET, NONE, Stated
-from shardwright.hardware.suitability import gpu_resource, has_accelerator, printable, unsuitable
+from shardwright.hardware.suitability import (
+    RESOURCES,
+    NodeSlices,
+    gpu_resource,
+    has_accelerator,
+    is_slice,
+    printable,
+    product_of,
+    read_slices,
+    unsuitable,
+)
+from shardwright.hardware.topology import (
+    DomainKind,
+    Instance,
+    find_instance,
+    offered_rdma,
+    read_domain,
+    read_network,
+    read_path,
+    stated_path,
+)
 from shardwright.hardware.untrusted import (
     RawNode,
     is_node_name,
@@ -241,3 +265,97 @@ def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
     """
     kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
     return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)
+
+
+OUR_KEYS: Final = "shardwright.io/"
+_OF_READINESS: Final = ("type", "status", "lastTransitionTime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareNode:
+    """A node without allocatable GPUs; a heartbeat does not change it.
+
+    ``entry`` is its facts without slices, or why its GPUs cannot be planned; None if it has none.
+    """
+
+    raw: RawNode
+    entry: NodeFacts | NodeExclusion | None
+    stated: Stated = field(compare=False)
+
+    def having(self, devices: NodeDevices | Problem | None) -> NodeFacts | NodeExclusion | None:
+        """Return the facts of the node with the devices of its slices (None: they have none)."""
+        if devices is None:
+            return self.entry
+        return read_raw(self.raw, self.stated, devices)
+
+
+def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
+    """Return the kept parts of a node, None if a device plugin offers GPUs.
+
+    Slices say nothing then, even while the plugin is away and no GPU is allocatable: the kubelet
+    leaves them in the capacity for five minutes (``endpointStopGracePeriod``).
+    """
+    offered = (raw.allocatable, raw.capacity)
+    if any(
+        quantity(value) and (resource in RESOURCES or is_slice(resource))
+        for of in offered
+        for resource, value in of.items()
+    ):
+        return None
+    return BareNode(raw=_kept(raw), entry=read_raw(raw, stated), stated=stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedDevices:
+    """What drivers publish: slices by node, and DeviceClasses by name."""
+
+    slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+
+    def read(self, node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
+        """Return what ``read_node`` does; a node that offers no GPUs itself gets its published
+        devices.
+        """
+        raw = raw_node(node, stated.label_prefix)
+        bare = bare_node(raw, stated)
+        if bare is None:
+            return read_raw(raw, stated)
+        slices = self.slices.get(raw.name)
+        return bare.having(read_devices(slices, self.classes) if slices else None)
+
+
+NOTHING_PUBLISHED: Final = PublishedDevices()
+
+
+def read_published(
+    slices: Iterable[object], classes: Iterable[Mapping[str, Any]]
+) -> PublishedDevices:
+    """Return the devices that ResourceSlices and DeviceClasses publish."""
+    of_node: defaultdict[str, tuple[DeviceSlice, ...]] = defaultdict(tuple)
+    for item in slices:
+        if found := read_slice(item):
+            of_node[found.node] += (found,)
+    named = {
+        text_or_empty(mapping(item.get("metadata")).get("name")): read_device_class(item)
+        for item in classes
+    }
+    return PublishedDevices(slices=dict(of_node), classes=named)
+
+
+def _kept(raw: RawNode) -> RawNode:
+    spec = {key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec}
+    architecture = mapping(raw.status.get("nodeInfo")).get("architecture")
+    conditions = [
+        _parts(item, _OF_READINESS)
+        for item in mappings(raw.status.get("conditions"))
+        if item.get("type") == "Ready"
+    ]
+    annotations = {
+        key: value for key, value in raw.annotations.items() if str(key).startswith(OUR_KEYS)
+    }
+    status = {"conditions": conditions, "nodeInfo": {"architecture": architecture}}
+    return replace(raw, annotations=annotations, spec=spec, status=status)
+
+
+def _parts(content: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: content[name] for name in names if name in content}

@@ -10,14 +10,12 @@ from hashlib import sha256
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.capabilities import Capability
-from shardwright.hardware.domains import DomainKind
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.capabilities import Capability, Devices, RdmaRequest, Reach, reach
+from shardwright.hardware.facts import GpuUsage, NodeFacts, is_held
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
-from shardwright.hardware.pods import GpuUsage, is_held
-from shardwright.hardware.rdma import Devices, RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
+from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02

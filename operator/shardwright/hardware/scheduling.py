@@ -9,11 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.capabilities import Capability, RdmaRequest
 from shardwright.hardware.devices import HARD_EFFECTS
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
-from shardwright.hardware.rdma import RdmaRequest
 
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)

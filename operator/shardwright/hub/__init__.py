@@ -3,7 +3,7 @@ its weights.
 
 Three files describe a checkpoint: its config, its quantization file and the index of its tensors.
 ``checkpoint`` reads them, pinned to a commit, from the hub, a folder or the client's cache.
-``transport`` bounds a request in bytes, redirects and time, and sends the token to the named hub
+``transfer`` bounds a request in bytes, redirects and time, and sends the token to the named hub
 alone.
 
 The operator never calls this: for models that are known by their id alone a Job in the namespace of

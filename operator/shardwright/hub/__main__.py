@@ -17,7 +17,7 @@ from typing import Final
 from shardwright.errors import InputError
 from shardwright.hub.checkpoint import fetch
 from shardwright.hub.places import hub_of
-from shardwright.hub.refusals import HubUnavailableError
+from shardwright.hub.transfer import HubUnavailableError
 from shardwright.modelspec.checkpoint_files import (
     MESSAGE_BYTES,
     CheckpointFiles,

@@ -5,5 +5,5 @@ which free GPUs its ranks sit, and both are a ``Candidate``. ``enumerate`` yield
 worth pricing, lazily and always in the same order; ``stages`` deals the layers out, ``placing``
 puts ranks that talk most into the same fast domain.
 
-The cuts that an engine can make arrive as values (``traits``). No layout is preferred here.
+The cuts that an engine can make arrive as values (``layout``). No layout is preferred here.
 """

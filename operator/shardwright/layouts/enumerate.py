@@ -10,6 +10,7 @@ from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import (
     MOST_REPLICAS,
     Candidate,
+    EngineTraits,
     Layout,
     Placement,
     SearchSpace,
@@ -17,8 +18,7 @@ from shardwright.layouts.layout import (
 )
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
+from shardwright.modelspec.model_spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 
 _NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
 """Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be

@@ -1,13 +1,19 @@
 """What is a candidate? A layout (the degrees) and its placement (the nodes).
 
 Nothing is checked here: ``planning.checks`` refuses degrees that do not divide the model.
+
+What must the planner know of an engine? Values are handed down; planning never imports an
+engine.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple
 
-from shardwright.hardware.gpus import Link
+from shardwright.hardware.gpus import ComputeCapability, Link
 from shardwright.hardware.inventory import Pool
+from shardwright.modelspec.model_spec import ModelSpec, Weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -201,3 +207,257 @@ class SearchSpace:
             "partition": ",".join(map(str, self.partition)) or None,
         }
         return {name: value for name, value in named.items() if value is not None}
+
+
+class Remainder(StrEnum):
+    """Which pipeline stages get the layers that do not divide."""
+
+    BEFORE_LAST = "BeforeLast"  #: vLLM: the stages just before the last one
+    FIRST = "First"  #: TensorRT-LLM: the first stages
+    LAST = "Last"  #: SGLang: the last stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDefault:
+    """The batch that an engine takes on GPUs of this memory and compute capability, or more."""
+
+    gpu_bytes: int
+    compute_capability: ComputeCapability  # GPUs that have none always qualify
+    tokens: int
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOverrides:
+    """A user's settings of what an engine would settle by itself; None: it does.
+
+    ``batched_tokens`` and ``sequences`` limit a batch, ``captured`` are the sizes that graphs are
+    captured for (empty: none), ``largest_captured`` the largest of them if only that is set.
+    ``uncounted`` are options whose effect no plan knows.
+    """
+
+    batched_tokens: int | None = None
+    sequences: int | None = None
+    captured: tuple[int, ...] | None = None
+    largest_captured: int | None = None
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def eager(self) -> bool:
+        """Return whether nothing is captured, so that the host launches every kernel of every
+        step.
+        """
+        return self.captured == ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterSlots:
+    """Room for adapters (LoRA) beside the weights: ``count`` in one batch, each of ``rank`` at
+    most.
+    """
+
+    count: int
+    rank: int
+
+
+class DraftMethod(StrEnum):
+    """How tokens are drafted ahead of the model that verifies them."""
+
+    PROMPT_LOOKUP = "PromptLookup"  #: tokens that followed the same ones in the prompt
+    DRAFT_MODEL = "DraftModel"  #: a second model of the same vocabulary
+    EAGLE3 = "EAGLE3"  #: a head that reads the states of some layers of the model
+    MTP = "MTP"  #: layers for multi-token prediction in the model's own checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafter:
+    """The weights that draft, as the engine holds them beside those of the model that verifies.
+
+    ``borrowed`` are weights of its target that its passes read: it has none of its own.
+    """
+
+    model: ModelSpec
+    method: DraftMethod = DraftMethod.DRAFT_MODEL
+    borrowed: tuple[Weight, ...] = ()
+
+    @property
+    def further_tokens(self) -> int:
+        """Return by how many tokens of a request its first pass has more than the step before it.
+
+        A draft model has seen no state of its target, so it reads the newest token, too. Source:
+        vLLM 0.33 ``config/speculative.py:max_num_new_slots_for_drafting``.
+        """
+        return 1 if self.method is DraftMethod.DRAFT_MODEL else 0
+
+    def drafts(self, tokens: int) -> bool:
+        """Return whether it can draft so many tokens a step: beyond one pass, MTP layers take whole
+        rounds.
+
+        Source: vLLM 0.33 ``config/speculative.py`` (``num_speculative_tokens`` must be divisible by
+        ``n_predict``).
+        """
+        layers = len(self.model.layers)
+        mtp = self.method is DraftMethod.MTP
+        return not mtp or tokens <= layers or tokens % layers == 0
+
+    @property
+    def steps_with_replicas(self) -> bool:
+        """Return whether its passes agree on their tokens with other replicas of the attention.
+
+        Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py``
+        (``dispatch_cg_and_sync_dp``), which ``standalone_ar/speculator.py`` has not.
+        """
+        return self.method is not DraftMethod.DRAFT_MODEL
+
+    def layout(self, target: Layout) -> Layout:
+        """Return the drafter's layout: MTP layers are cut like their target, all else over tensor
+        ranks.
+
+        A draft model with experts deals them out whole if its target does. Source: vLLM 0.33
+        ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
+        (``create_draft_parallel_config``).
+        """
+        if self.method is DraftMethod.MTP:
+            return Layout(
+                tensor=target.tensor, expert=target.expert, attention_data=target.attention_data
+            )
+        whole = target.expert > 1 and self.model.experts > 0
+        return Layout(tensor=target.tensor, expert=target.tensor if whole else 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRules:
+    """How an engine fills the batch of one step.
+
+    A GPU that qualifies for none of ``batch_defaults`` gets ``max_batched_tokens`` and
+    ``max_sequences``.
+    """
+
+    max_batched_tokens: int
+    max_sequences: int
+    batch_defaults: tuple[BatchDefault, ...] = ()  # the first that qualifies counts
+    chunks_prompts: bool = True  # a long prompt is computed in several steps
+    mixes_prompts: bool = True  # one step computes prompts and decodes
+    reserves_output: bool = False  # a request starts when its whole length fits the K/V
+    refuses_long_requests: bool = True  # none may be longer than the model states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRules:
+    """How an engine divides the memory of a GPU; bytes are per rank."""
+
+    memory_utilization: float  # the share of the GPU's total memory that it takes
+    kv_block_tokens: int  # the page size of the K/V cache
+    vocabulary_padding: int  # rows of the vocabulary are filled up to a multiple of it
+    fixed_overhead_bytes: int  # libraries and workspaces that no allocator counts
+    communication_overhead_bytes: int  # NCCL and all-reduce over a scale-up link
+    host_communication_overhead_bytes: int  # the same over PCIe or in pairs
+    graph_bytes: int  # of one layer, captured for one batch size
+    graph_sequences: int = 512  # the largest batch that graphs are counted for
+    counts_graphs: bool = True  # graphs are taken from the budget before the K/V cache
+    logit_copies: float = 4.0  # FP32 rows of the vocabulary per sequence that samples
+    # FP8 K/V beside weights in floating point of fewer bits.
+    cache_follows_weights: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRules:
+    """Which layouts an engine can run; sets name architectures."""
+
+    remainder: Remainder
+    without_pipeline: frozenset[str] = frozenset()  # cannot be cut into stages
+    experts_at_least_tensor: frozenset[str] = frozenset()  # demand tensor <= experts
+    experts_on_every_stage: frozenset[str] = frozenset()  # no stage may be dense
+    width_divides_replica: frozenset[str] = frozenset()  # expert width over all ranks
+    shares_context: bool = True  # tensor ranks can share the tokens of a request
+    data_beside_tensor: bool = True  # a replica of the attention may have several ranks
+    # Experts may be dealt to some ranks, sliced over others.
+    mixes_expert_cuts: bool = False
+    deals_experts_evenly: bool = False  # every rank must get as many whole experts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """Weights that an engine keeps on more ranks than hold a share of them; sets name
+    architectures.
+    """
+
+    ends_on_every_stage: frozenset[str] = frozenset()  # embedding, final norm and head
+    embedding_on_every_stage: frozenset[str] = frozenset()  # the embedding alone
+    # if whole experts are spread over tensor and attention-data ranks:
+    repeats_shared_experts: frozenset[str] = frozenset()
+    repeats_dense_layers: frozenset[str] = frozenset()
+    pads_shared_experts: frozenset[str] = frozenset()  # up to whole quantization blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSupport:
+    """Which models and GPUs an engine takes. None: not known, and nothing is refused for it.
+
+    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the
+    first one preferred if ``proven_first``; images for the ``unproven`` ones have never been run.
+    ``oldest_for`` is ``least_capability`` by method of ``quantization_config``
+    and format of the weights (``Storage.product``), if it is newer than that.
+    """
+
+    architectures: frozenset[str] | None = None
+    quantizations: frozenset[str] | None = None  # methods of ``quantization_config``
+    takes_adapters: frozenset[str] | None = None  # architectures
+    # None on embedding and head.
+    adapters_leave_vocabulary: frozenset[str] = frozenset()
+    # Tokens at most, of those whose vocabulary takes them.
+    adapter_vocabulary: int = 258_048
+    # Loaded as MTP layers, never as a draft model.
+    becomes_predictor: frozenset[str] = frozenset()
+    takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
+    runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
+    unproven: frozenset[str] = frozenset()
+    proven_first: bool = False
+    least_capability: ComputeCapability | None = None  # the oldest NVIDIA GPUs it runs on
+    # The oldest whose kernels widen FP8 weights.
+    widens_fp8_from: ComputeCapability | None = None
+    oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(default_factory=dict)
+
+    @property
+    def takes_first(self) -> str:
+        """Return the resource whose GPUs go first, as images are chosen for it; empty if none
+        does.
+        """
+        several = self.runs_on is not None and len(self.runs_on) > 1
+        return self.runs_on[0] if self.runs_on and several and self.proven_first else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How a user wants an engine to run, as far as a plan depends on it; by default as it runs by
+    itself.
+    """
+
+    image: str = ""  # the one that the user named; empty: none
+    over_ray: bool = False  # ranks on several nodes are joined by Ray
+    kv_cache_bytes: int | None = None  # on every rank; None: the rest of the budget
+    adapters: AdapterSlots | None = None
+    drafter: Drafter | None = None
+    told: EngineOverrides = field(default_factory=EngineOverrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTraits:
+    """An engine in one software version, as far as planning is concerned.
+
+    ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest).
+    ``warnings`` of every plan name what is not known of the engine. ``sources`` has the source of
+    each figure, by the name of its field.
+    """
+
+    name: str  # vLLM
+    version: str  # "0.33.0"
+    released: str = ""
+    batching: BatchRules
+    memory: MemoryRules
+    cuts: CutRules
+    repeats: Repeats = field(default_factory=Repeats)
+    support: EngineSupport = field(default_factory=EngineSupport)
+    options: EngineOptions = field(default_factory=EngineOptions)
+    warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str]

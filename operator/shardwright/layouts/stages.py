@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-from shardwright.layouts.traits import Remainder
-from shardwright.modelspec.spec import ModelSpec, PipelineRole
+from shardwright.layouts.layout import Remainder
+from shardwright.modelspec.model_spec import ModelSpec, PipelineRole
 
 WORTHWHILE: Final = 0.02
 """Share by which a partition must lighten the heaviest stage before it is tried. Basis: assumed;

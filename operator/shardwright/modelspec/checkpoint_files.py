@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.parse import (
+from shardwright.modelspec.config_json import (
     CONFIG_FILE,
     MAX_CONFIG_BYTES,
     QUANTIZATION_FILE,

@@ -10,23 +10,26 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.context import max_context_tokens
+from shardwright.modelspec.config_json import EXPERTS, VOCABULARY, WIDTH, Fields, check_depth
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
 from shardwright.modelspec.families.family import Shape, grouped, grouped_tensors, read_shape
-from shardwright.modelspec.fields import EXPERTS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.parse import check_depth
-from shardwright.modelspec.read import canonical_hash
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    BF16,
     Attention,
     DenseFeedForward,
     Layer,
     ModelSpec,
     PipelineRole,
     Split,
+    Tensor,
+    Tensors,
     Weight,
     WeightFormat,
+    gated,
+    linear,
+    norms,
 )
-from shardwright.modelspec.tensors import BF16, Tensor, Tensors, gated, linear, norms
+from shardwright.modelspec.read import canonical_hash, max_context_tokens
 
 GROUPED_HEADS: Final = frozenset(
     {

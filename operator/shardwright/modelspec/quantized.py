@@ -8,30 +8,37 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
-from shardwright.modelspec.methods import (
+from shardwright.modelspec.config_json import Fields
+from shardwright.modelspec.model_spec import (
+    BF16,
+    FP16,
+    ModelSpec,
+    PipelineRole,
+    Weight,
+    WeightFormat,
+)
+from shardwright.modelspec.quantization import (
     BITS,
+    FP8_PER_TENSOR,
+    INT8_PER_CHANNEL,
+    MAX_ENTRIES,
+    MAX_PATTERNS,
+    MXFP4,
+    NF4,
+    NVFP4,
+    Modules,
     Quantization,
     Stores,
     by_rules,
     changed,
+    engine_name,
     integers,
+    is_named_in_part,
+    modules_of,
     scale_group,
     unless_listed,
 )
-from shardwright.modelspec.modelopt import SECTION, modelopt
-from shardwright.modelspec.modules import (
-    MAX_ENTRIES,
-    MAX_PATTERNS,
-    Modules,
-    engine_name,
-    is_named_in_part,
-    modules_of,
-)
-from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight, WeightFormat
-from shardwright.modelspec.tensors import BF16, FP16
-from shardwright.modelspec.toolkits import inc, quark, torchao
+from shardwright.modelspec.toolkits import SECTION, inc, modelopt, quark, torchao
 
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _LINEAR: Final = "Linear"

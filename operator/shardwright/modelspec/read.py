@@ -1,6 +1,11 @@
 """What does a ``config.json`` say of a model? A :class:`ModelSpec`, or every problem found.
 
 No code that a checkpoint brings is run.
+
+Which decoders that are unknown by name can be read, as they state the usual fields and no others
+of weight?
+
+How long a context does an engine accept for a model, and take by itself?
 """
 
 import hashlib
@@ -12,17 +17,189 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.computed import UNCOUNTED_TOWERS
-from shardwright.modelspec.context import max_context_tokens, own_context_tokens
-from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
+from shardwright.modelspec.config_json import (
+    CONFIG_FILE,
+    CONTEXT,
+    QUANTIZATION_FILE,
+    STREAMS,
+    VOCABULARY,
+    Fields,
+    check_depth,
+)
+from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES
 from shardwright.modelspec.families.family import Family, Shape, read_shape
+from shardwright.modelspec.families.llama import dense_blocks
 from shardwright.modelspec.families.vision import tower_weights, wrapper
-from shardwright.modelspec.fields import STREAMS, VOCABULARY, Fields
-from shardwright.modelspec.methods import Quantization
-from shardwright.modelspec.modelopt import with_quantization_file
-from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
+from shardwright.modelspec.model_spec import (
+    BF16,
+    FP16,
+    Blocks,
+    Layer,
+    ModelSpec,
+    PipelineRole,
+    Split,
+    Weight,
+    WeightFormat,
+)
+from shardwright.modelspec.quantization import Quantization
 from shardwright.modelspec.quantized import quantized, read_quantization
-from shardwright.modelspec.spec import Layer, ModelSpec, PipelineRole, Split, Weight, WeightFormat
-from shardwright.modelspec.tensors import BF16, FP16, Blocks
+from shardwright.modelspec.toolkits import with_quantization_file
+
+_NEEDED: Final = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+)
+
+_TELLING: Final = (
+    "attention_window",
+    "attn_config",
+    "audio",
+    "block_configs",
+    "chunk",
+    "conv",
+    "cross_",
+    "cycles",
+    "embed_proj",
+    "embedding_size",
+    "encoder",
+    "expert",
+    "ffn_config",
+    "full_attn",
+    "hc_",
+    "hybrid",
+    "kv_shared",
+    "layers_block_type",
+    "linear",
+    "loop",
+    "lora_rank",
+    "mamba",
+    "moe",
+    "multi_query",
+    "ngram",
+    "num_kv_heads",
+    "per_stack",
+    "query_group",
+    "recurrent",
+    "rwkv",
+    "share_",
+    "shared_",
+    "sparse",
+    "ssm",
+    "state_size",
+    "text_config",
+    "ut_steps",
+    "v_head_dim",
+    "vision",
+    "window_size",
+)
+"""Parts of field names that belong to layers that are not plain attention and a gated feed-forward
+block.
+"""
+
+_GATED: Final = frozenset({"silu", "swish", "swiglu"})
+"""Activations of gated feed-forward blocks: among the causal decoders of transformers 5 whose
+config names one of them there is none without a gate, among those with another (gelu, relu2, ...)
+hardly any with one.
+"""
+
+_KINDS: Final = frozenset({"full_attention", "sliding_attention"})
+
+
+def is_plain(architecture: str, top: Fields) -> bool:
+    """Return whether the generic reading is safe: a causal decoder with the usual fields, and no
+    others of weight.
+    """
+    if not architecture.endswith("ForCausalLM") or any(
+        top.values.get(name) is None for name in _NEEDED
+    ):
+        return False
+    if top.values.get("hidden_act") not in _GATED or not _KINDS.issuperset(
+        top.strings("layer_types")
+    ):
+        return False
+    stated = (name for name, value in top.values.items() if value not in (None, False, 0, [], {}))
+    return not any(part in name for name in stated for part in _TELLING)
+
+
+FAMILY: Final = Family(
+    blocks=dense_blocks,
+    warnings=(
+        (
+            "{architecture} is not known: read as a plain "
+            "decoder (gated feed-forward, two norms a layer)"
+        ),
+    ),
+)
+"""How such a config is read: as Llama's, with sliding windows where they are stated."""
+
+
+_LENGTHS: Final = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+)
+
+_INCLUDED: Final = frozenset(
+    {"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"}
+)
+"""RoPE scalings whose factor ``max_position_embeddings`` has in it already."""
+
+_TWO_SETS: Final = frozenset({"longrope", "su"})
+_TRAINED: Final = "original_max_position_embeddings"
+
+_MAX_FACTOR: Final = 1024.0
+"""Largest RoPE factor that is read; published configs stay below 64."""
+
+
+def max_context_tokens(fields: Fields) -> int:
+    """Return the longest context in tokens.
+
+    Source: vLLM 0.32 ``derive_max_model_len_and_key`` and ``_get_and_verify_max_len``: the smallest
+    length in the config, times the factor of linear and dynamic RoPE scaling.
+    """
+    given = [name for name in _LENGTHS if fields.values.get(name) is not None]
+    length = min(fields.integer(name, CONTEXT) for name in given or _LENGTHS[:1])
+    # Its length has the factor in it already; vLLM leaves it as it is, too (same source).
+    if "gemma3" in (fields.string("model_type") or ""):
+        return length
+    return int(length * _factor(fields))
+
+
+def own_context_tokens(fields: Fields) -> int | None:
+    """Return the context in tokens that the engine takes by itself, None if it takes the longest.
+
+    LongRoPE has one set of factors for requests as long as those of the training and another for
+    longer ones, and an engine applies one to all. Source: vLLM 0.32 ``_get_and_verify_max_len``.
+    """
+    rope = fields.section("rope_scaling") or fields.section("rope_parameters")
+    two = rope is not None and (rope.string("rope_type") or rope.string("type")) in _TWO_SETS
+    if not two or fields.values.get(_TRAINED) is None:
+        return None
+    return fields.integer(_TRAINED, CONTEXT)
+
+
+def _factor(fields: Fields) -> float:
+    rope = fields.section("rope_scaling") or fields.section("rope_parameters")
+    if rope is None or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED:
+        return 1.0
+    factor = 1.0 if rope.values.get("factor") is None else rope.values["factor"]
+    if (
+        isinstance(factor, bool)
+        or not isinstance(factor, int | float)
+        or not 1 <= factor <= _MAX_FACTOR
+    ):
+        rope.refuse("factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
+        return 1.0
+    return float(factor)
+
 
 _DTYPES: Final[Mapping[str, WeightFormat]] = {
     "bfloat16": BF16,
@@ -200,8 +377,8 @@ def _family(top: Fields) -> tuple[str, Family]:
     architecture = _architecture(top)
     if architecture and architecture in FAMILIES:
         return architecture, FAMILIES[architecture]
-    if architecture and plain.is_plain(architecture, top):
-        return architecture, plain.FAMILY
+    if architecture and is_plain(architecture, top):
+        return architecture, FAMILY
     if architecture and (inner := _language_model(top)):
         return architecture, wrapper(*inner)
     if not top.problems:
@@ -219,7 +396,7 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
     name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
     if name in FAMILIES:
         return FAMILIES[name], name
-    return (plain.FAMILY, name) if plain.is_plain(name, section) else None
+    return (FAMILY, name) if is_plain(name, section) else None
 
 
 def _outer(top: Fields) -> Fields:

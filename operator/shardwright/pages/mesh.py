@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shardwright.pages.figures import (
+from shardwright.pages.document import (
     NONE,
     SECONDS,
     Document,

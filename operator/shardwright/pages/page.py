@@ -14,9 +14,16 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.pages.bars import memory_legend, memory_rows, time_bars, time_legend
-from shardwright.pages.curve import Curve, curve, dot_kind
-from shardwright.pages.figures import (
+from shardwright.pages.charts import (
+    Curve,
+    curve,
+    dot_kind,
+    memory_legend,
+    memory_rows,
+    time_bars,
+    time_legend,
+)
+from shardwright.pages.document import (
     COUNT,
     SECONDS,
     Document,

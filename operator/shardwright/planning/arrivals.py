@@ -11,9 +11,8 @@ from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
-from shardwright.layouts.layout import Candidate
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import Candidate, EngineTraits
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.request import Request
 
 _ROUNDS: Final = 3

@@ -8,19 +8,23 @@ from shardwright.costs.estimates import Estimate, Performance, StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
-from shardwright.hardware.slices import whole_resource
+from shardwright.hardware.suitability import whole_resource
 from shardwright.layouts.enumerate import Barred, withheld_from
-from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace, Withheld
+from shardwright.layouts.layout import (
+    Candidate,
+    EngineTraits,
+    Layout,
+    Placement,
+    SearchSpace,
+    Withheld,
+)
 from shardwright.layouts.placing import Shelf
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
-from shardwright.planning.disk import disk_problems, too_little
-from shardwright.planning.formats import dtype_problems
-from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.offload import host_problems, too_small
+from shardwright.planning.engine_limits import dtype_problems
+from shardwright.planning.node_storage import disk_problems, host_problems, too_little, too_small
 from shardwright.planning.phrases import gpus_of
-from shardwright.planning.request import Request, Statistic
+from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 

@@ -1,14 +1,23 @@
 """Which ranked layout is taken? A near tie goes to the simpler cut, and no layout is taken that
 another beats in everything.
+
+Which plans can be shown, but not run yet?
+
+What does a layout lose against the chosen one? No loss changes the choice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from shardwright.costs.estimates import Performance
+from shardwright.costs.workload import requests_per_replica
+from shardwright.errors import Problem
+from shardwright.hardware.topology import CLIQUE_LABEL
 from shardwright.layouts.layout import Candidate
-from shardwright.planning.deployability import not_yet
-from shardwright.planning.request import OptimizeFor
+from shardwright.planning.phrases import degrees
+from shardwright.planning.report import Loss, LossKind
+from shardwright.planning.request import OptimizeFor, Request, running_requests
 from shardwright.planning.select import (
     BALANCED_SHARE,
     FeasibleCandidate,
@@ -16,6 +25,67 @@ from shardwright.planning.select import (
     assess,
     breaks_rack,
 )
+
+_SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
+
+
+def in_reach(ranked: Sequence[FeasibleCandidate], *, deploy: bool) -> tuple[FeasibleCandidate, ...]:
+    """Return the candidates, runnable layouts first if something is to be run."""
+    # Mode PlanOnly shows what cannot be run, and that is better than no answer.
+    return tuple(
+        # False sorts first, and the sort is stable.
+        sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)
+    )
+
+
+def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
+    """Return why a plan cannot run yet: attention replicas cut by nodes, or NVLink that pods cannot
+    share.
+
+    Args:
+        candidate: The planned layout.
+        deploy: Whether it is to be run; the remedy depends on it.
+    """
+    layout, placement, link = (
+        candidate.layout,
+        candidate.placement,
+        candidate.placement.tensor_link,
+    )
+    replica = layout.tensor * layout.pipeline
+    # Each pod is told its first attention replica and how many it has: half a replica cannot be
+    # said.
+    if layout.attention_data > 1 and placement.gpus_per_node % replica:
+        what = (
+            f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with "
+            f"{placement.gpus_per_node}"
+        )
+        return _problem(what, "dataParallelAttention", "1", deploy=deploy)
+    over_trays = (
+        layout.tensor > placement.gpus_per_node
+        and link is not None
+        and link == candidate.pool.gpu.scale_up
+    )
+    if not over_trays or candidate.needs_compute_domain:
+        return None
+    nodes = layout.tensor // placement.gpus_per_node
+    what = (
+        f"{degrees(layout)} puts one tensor group on {nodes} nodes, which have no label "
+        f"{CLIQUE_LABEL}"
+    )
+    return _problem(what, "tensor", f"{placement.gpus_per_node} or less", deploy=deploy)
+
+
+def _problem(what: str, degree: str, most: str, *, deploy: bool) -> Problem:
+    return Problem(
+        code="NotYetDeployable",
+        what=what,
+        gap="which is planned and shown but not deployed yet",
+        remedy=f"set mode: PlanOnly, or pin parallelism.{degree} to {most}"
+        if deploy
+        else _SHOWN_ONLY,
+        path=f"spec.parallelism.{degree}",
+    )
+
 
 NEAR_TIE: Final = 0.03
 """Share by which a layout must be better to be better. Basis: assumed, a third of the median error
@@ -230,3 +300,78 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
         wanted,
         key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout),
     )
+
+
+_NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
+
+
+def losses_of(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> tuple[Loss, ...]:
+    """Return what a layout loses against the best one, in the order in which it is said.
+
+    If only it queues its figures are left out: they are of fewer requests.
+    """
+    queues = tuple(_queues(best, other, scale.request))
+    figures = () if queues and best.carries_load else _figures(best, other, scale)
+    return (*_doubts(best, other, scale.request), *queues, *figures)
+
+
+def rate_served(feasible: FeasibleCandidate) -> float:
+    """Return the most requests a second that a layout serves."""
+    estimate = feasible.estimate
+    return estimate.capacity or estimate.performance.requests_per_second
+
+
+def running(feasible: FeasibleCandidate, request: Request) -> int:
+    """Return the requests that run at once in one replica, over all its attention ranks."""
+    return running_requests(
+        feasible.estimate.performance,
+        offered(feasible, request),
+        carries_load=feasible.carries_load,
+    )
+
+
+def offered(feasible: FeasibleCandidate, request: Request) -> int:
+    """Return the requests in flight of one replica."""
+    return requests_per_replica(request.workload, feasible.candidate.layout)
+
+
+def _doubts(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> Iterator[Loss]:
+    if request.deploy and not_yet(other.candidate):
+        yield Loss(kind=LossKind.NOT_DEPLOYABLE)
+    if other.tight and not best.tight:
+        yield Loss(kind=LossKind.TIGHT)
+
+
+def _queues(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> Iterator[Loss]:
+    if other.served_share >= best.served_share:
+        return
+    if request.workload.requests_per_second is None:
+        yield Loss(kind=LossKind.QUEUES, amount=running(other, request))
+        return
+    late = LossKind.FALLS_BEHIND if other.falls_behind else LossKind.NO_HEADROOM
+    yield Loss(kind=late, amount=rate_served(other))
+
+
+def _figures(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Iterator[Loss]:
+    here, there = best.estimate.performance, other.estimate.performance
+    mine, yours = (
+        item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
+        for item in (best, other)
+    )
+    same = other.candidate.pool.gpu.id == best.candidate.pool.gpu.id
+    served = LossKind.THROUGHPUT_PER_GPU if same else LossKind.THROUGHPUT_FOR_PRICE
+    yield Loss(kind=served, amount=yours / mine)
+    yield Loss(kind=LossKind.TPOT, amount=there.tpot_seconds / here.tpot_seconds)
+    if scale.request.objective.optimize_for is OptimizeFor.LATENCY:
+        yield Loss(kind=LossKind.TTFT, amount=there.ttft_seconds / here.ttft_seconds)
+    yield from _grown(here, there)
+
+
+def _grown(here: Performance, there: Performance) -> Iterator[Loss]:
+    before = {share.name: share.seconds for share in here.decode_shares}
+    grown = [
+        (share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares
+    ]
+    most, name = max(grown)
+    if most > _NOTICEABLE_SECONDS:
+        yield Loss(kind=LossKind.PART_OF_TPOT, amount=most, part=name)

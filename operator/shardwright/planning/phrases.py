@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import KnownPods
-from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 
 WORDS: Final[Mapping[str, str]] = MappingProxyType(

@@ -1,20 +1,30 @@
 """Model, inventory and request in; out comes the plan or why there is none, with runners-up and
 exclusions.
+
+Which layouts need no price, because they also stand on a pool that differs only in a faster
+network?
+
+Faster links never slow anything (``tests/property``), so a slower twin is never the best.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import MOST_REPLICAS
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning import disk
+from shardwright.layouts.layout import MOST_REPLICAS, EngineTraits
+from shardwright.modelspec.model_spec import ModelSpec
+from shardwright.planning import node_storage
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.capabilities import (
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
+from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
+from shardwright.planning.drain import drain_seconds
+from shardwright.planning.gain import (
     Answered,
     MissedPlan,
     brought_by,
@@ -22,19 +32,11 @@ from shardwright.planning.capabilities import (
     sentence,
     with_capability,
 )
-from shardwright.planning.checks import Judge, Verdict, beside_gpus
-from shardwright.planning.choice import keeps_up, settled
-from shardwright.planning.deployability import in_reach, not_yet
-from shardwright.planning.drain import drain_seconds
-from shardwright.planning.held import held_requests
-from shardwright.planning.losses import losses_of
-from shardwright.planning.no_plan import count_exclusions, no_plan
-from shardwright.planning.numbers import Fewest, More
-from shardwright.planning.offload import HostCache, barred_nodes, host_cache
-from shardwright.planning.remedies import PlannerQuestion
+from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
+from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
+from shardwright.planning.numbers import Fewest, More, held_requests
 from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
-from shardwright.planning.rivals import without_slower_twins
 from shardwright.planning.select import (
     FeasibleCandidate,
     Scale,
@@ -45,6 +47,103 @@ from shardwright.planning.select import (
 )
 from shardwright.planning.sentences import losses_sentence, reasons
 from shardwright.planning.warnings import warnings
+
+NOTICEABLE: Final = 0.001
+"""Share by which a network must be faster to be better whatever else; else a tie is decided as any
+other. Basis: assumed, far above what rounding hides.
+"""
+
+LONG_ANSWER_STEPS: Final = 16
+"""Decode steps from which an answer's time is not that of its first tokens, in which a faster link
+may count as a later start. Basis: assumed, several times the fitted ``answer_steps`` of every
+engine.
+"""
+
+
+def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
+    """Return the verdicts without those that have a twin on a faster network.
+
+    Where links may count otherwise all are returned: a rate is searched in steps, and short answers
+    are mostly their first tokens.
+    """
+    steps = load.output_tokens / load.tokens_per_step
+    # A rate settles at another number in flight on each network, and in short answers a faster link
+    # may count as a later start.
+    if load.requests_per_second is not None or steps < LONG_ANSWER_STEPS:
+        return feasible
+    twins: dict[object, list[Verdict]] = defaultdict(list)
+    for verdict in feasible:
+        twins[_but_network(verdict)].append(verdict)
+    return [verdict for alike in twins.values() for verdict in _unbeaten(alike)]
+
+
+def _but_network(verdict: Verdict) -> tuple[object, ...]:
+    layout, pool, placement = (
+        verdict.candidate.layout,
+        verdict.candidate.pool,
+        verdict.candidate.placement,
+    )
+    links = (
+        None if link == pool.network else link
+        for link in (placement.tensor_link, placement.pipeline_link)
+    )
+    spread = placement.gpus_per_node, placement.nodes_per_replica, placement.one_domain
+    return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, *spread, *links
+
+
+def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
+    if (
+        twins[0].candidate.placement.nodes_per_replica == 1
+    ):  # no network is crossed: all are equally good
+        # One of them is enough: which one is decided as select would.
+        return [min(twins, key=_tie)]
+    kept: list[Verdict] = []
+    # Fastest first: a verdict can then be beaten by those before it alone.
+    for verdict in sorted(twins, key=_by_network):
+        if not any(_beats(faster, verdict) for faster in kept):
+            kept.append(verdict)
+    return kept
+
+
+def _by_network(verdict: Verdict) -> tuple[object, ...]:
+    network = verdict.candidate.pool.network
+    return -network.bytes_per_second, network.latency_seconds, _tie(verdict)
+
+
+def _beats(one: Verdict, other: Verdict) -> bool:
+    mine = one.candidate.pool.network
+    its = other.candidate.pool.network
+    if _slower(mine, its):
+        return False
+    faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (
+        1 + NOTICEABLE
+    )
+    return faster or _tie(one) < _tie(other)
+
+
+def _crosses_network(verdict: Verdict) -> bool:
+    """Return whether traffic surely crosses the network: nodes of one replica may share a scale-up
+    link.
+    """
+    placement = verdict.candidate.placement
+    return verdict.candidate.pool.network in (placement.tensor_link, placement.pipeline_link)
+
+
+def _slower(mine: Link, its: Link) -> bool:
+    return (
+        mine.bytes_per_second < its.bytes_per_second or mine.latency_seconds > its.latency_seconds
+    )
+
+
+def _tie(verdict: Verdict) -> tuple[int, int, str]:
+    """Return the key that orders equally good candidates, as in ``select``."""
+    placement = verdict.candidate.placement
+    return (
+        placement.nodes_per_replica * len(placement.groups),
+        placement.leftover_gpus,
+        verdict.candidate.pool.name,
+    )
+
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
@@ -222,7 +321,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             million_tokens_price=million_tokens_price(best),
             replica_requests=held_requests(best.candidate, considered.judge.prices, request),
             missing=_without_room(best, request),
-            disk_bytes=disk.request_bytes(best.candidate, request.disk_bytes),
+            disk_bytes=node_storage.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
@@ -272,7 +371,7 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
     more = barred_nodes(
         best.candidate, wanted, considered.model, over_ray=considered.traits.options.over_ray
     )
-    fuller = disk.barred_nodes(best.candidate, considered.request.disk_bytes)
+    fuller = node_storage.nodes_without_disk(best.candidate, considered.request.disk_bytes)
     return replace(inventory, excluded=(*inventory.excluded, *more, *fuller))
 
 

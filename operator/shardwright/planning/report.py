@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shardwright.costs.estimates import Performance, StageMemory
-from shardwright.costs.loading import LoadingTime
+from shardwright.costs.host import LoadingTime
 from shardwright.errors import Problem
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.hardware.prices import GpuPrice
+from shardwright.hardware.gpus import GpuPrice
 from shardwright.layouts.layout import Layout
-from shardwright.planning.offload import HostCache
+from shardwright.planning.node_storage import HostCache
 
 
 class LossKind(StrEnum):

@@ -8,14 +8,13 @@ from typing import Final
 
 from shardwright.costs.coefficients import BAND_MODELLED
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.limits import requests_per_replica
+from shardwright.costs.workload import requests_per_replica
+from shardwright.hardware.gpus import GpuPrice, relative_price
 from shardwright.hardware.inventory import Inventory, Node, Pool
-from shardwright.hardware.prices import GpuPrice, relative_price
-from shardwright.hardware.slices import whole_resource
+from shardwright.hardware.suitability import whole_resource
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
-from shardwright.planning.limits import ALL_OF_A_RATE
-from shardwright.planning.request import OptimizeFor, Request
+from shardwright.planning.request import ALL_OF_A_RATE, OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
 """Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the

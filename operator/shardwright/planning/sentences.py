@@ -9,9 +9,7 @@ from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict
-from shardwright.planning.choice import near_tie
-from shardwright.planning.deployability import not_yet
-from shardwright.planning.losses import offered, rate_served, running
+from shardwright.planning.choice import near_tie, not_yet, offered, rate_served, running
 from shardwright.planning.phrases import (
     PHRASES,
     WORDS,

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from shardwright.errors import Problem
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import (
+from shardwright.layouts.layout import EngineTraits, Layout
+from shardwright.modelspec.model_spec import (
     GroupedAttention,
     Layer,
     ModelSpec,
@@ -21,9 +20,13 @@ from shardwright.modelspec.spec import (
     Split,
     Weight,
 )
-from shardwright.planning.adapters import adapter_problems
-from shardwright.planning.degrees import TENSOR, degree_problems
-from shardwright.planning.drafts import NOUNS, draft_problems
+from shardwright.planning.engine_limits import (
+    NOUNS,
+    TENSOR,
+    adapter_problems,
+    degree_problems,
+    draft_problems,
+)
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,26 +1,70 @@
-"""Of what should a plan's reader beware: lowered values, slow links, uncertain speeds?"""
+"""Of what should a plan's reader beware: lowered values, slow links, uncertain speeds?
+
+From which load does drafting cost more than it brings? Asked of the chosen layout.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from shardwright.costs.estimator import Estimator
+from shardwright.hardware.capabilities import RdmaMode
+from shardwright.hardware.gpus import relative_price
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.prices import relative_price
-from shardwright.hardware.rdma import RdmaMode
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, DraftMethod, EngineTraits
 from shardwright.layouts.placing import Over
-from shardwright.layouts.traits import DraftMethod, EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.drafts import NOUNS
-from shardwright.planning.offload import host_cache
+from shardwright.planning.engine_limits import NOUNS
+from shardwright.planning.node_storage import host_cache
 from shardwright.planning.phrases import UNKNOWN_PODS, relative_price_words
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate
 from shardwright.planning.sentences import uncounted_sentence
-from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
+
+
+def loses_from(
+    best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
+) -> int | None:
+    """Return the requests in flight, over all replicas, from which drafts make a token take longer.
+
+    None if that is at no number that runs at once. Drafts and memory are the plan's; loads are
+    doubled until drafting loses, and the last step is halved. Larger ones are not tried: a batch
+    that computes more makes drafts no cheaper, except for a while where experts fill up.
+    """
+    # An offered rate would settle the number in flight by itself.
+    closed = replace(request.workload, requests_per_second=None)
+    prices = Estimator(model, closed, traits, request.storage)
+    memory, drafted = prices.memory(best.candidate), best.estimate.draft_tokens
+
+    def loses(in_flight: int) -> bool:
+        with_drafts, without = (
+            prices.token_seconds(
+                # The memory of the plan for both: without drafts there would be more K/V, which is
+                # another question.
+                best.candidate,
+                memory,
+                in_flight=in_flight,
+                draft_tokens=tokens,
+            )
+            for tokens in (drafted, 0)
+        )
+        return with_drafts > without
+
+    layout = best.candidate.layout
+    most = memory.running(memory.limits.sequences) * layout.replicas * layout.attention_data
+    wins, asked = 0, 1
+    while not loses(asked):
+        if asked >= most:
+            return None
+        wins, asked = asked, min(most, 2 * asked)
+    while asked - wins > 1:
+        middle = (wins + asked) // 2
+        wins, asked = (wins, middle) if loses(middle) else (middle, asked)
+    return asked
+
 
 _NOTICEABLE_SHARE: Final = 0.05
 """By how much drafts must slow a token down to be warned of, a share; assumed: half the median

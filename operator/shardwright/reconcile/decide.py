@@ -10,11 +10,19 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.planning.drain import step_of
-from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.group import Group, LifeRules, as_it_stands
+from shardwright.reconcile.disruption import Rejection, held_back, one_after_another, rejected
+from shardwright.reconcile.drift import as_it_can_be, drifted_fields, is_in_the_way, template_hash
+from shardwright.reconcile.group import (
+    Group,
+    LifeRules,
+    as_it_stands,
+    finds_no_place,
+    former_generations,
+    overdue,
+)
 from shardwright.reconcile.groups import GroupStep, next_step
-from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import (
+    GroupState,
     claim_templates,
     mounted_config_maps,
     mounted_secrets,
@@ -30,11 +38,6 @@ from shardwright.reconcile.observed import (
     controller_uid,
     object_key,
 )
-from shardwright.reconcile.paused_groups import Rejection, held_back, rejected
-from shardwright.reconcile.rollout import one_after_another
-from shardwright.reconcile.states import GroupState
-from shardwright.reconcile.surge import finds_no_place, former_generations, overdue
-from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -46,11 +49,11 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
-from shardwright.rendering.budgets import grace_seconds
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import channel_template, generation_name, generation_of
+from shardwright.rendering.pod_resources import grace_seconds
 
 _ANY_RULES: Final = LifeRules()
 

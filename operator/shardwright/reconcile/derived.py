@@ -25,8 +25,8 @@ from shardwright.reconcile.first_seen import (
     of_starts,
     since_by_set,
 )
-from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.life_rules import life_rules
+from shardwright.reconcile.group import LifeRules, life_rules, lost_nodes, unsettled_groups
+from shardwright.reconcile.members import Awaited, GroupState, Wait
 from shardwright.reconcile.observed import KeptOut, Observed
 from shardwright.reconcile.relocation import (
     Departure,
@@ -39,8 +39,6 @@ from shardwright.reconcile.relocation import (
     recheck_at,
 )
 from shardwright.reconcile.snapshot import Cluster, Outcome, Snapshot
-from shardwright.reconcile.states import Awaited, GroupState, Wait
-from shardwright.reconcile.surge import lost_nodes, unsettled_groups
 from shardwright.reconcile.writes import DryRunPod
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject

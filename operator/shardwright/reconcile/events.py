@@ -9,9 +9,9 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
-from shardwright.reconcile.conditions import partly_placed, rolled_back, rollout_stopped
 from shardwright.reconcile.findings import Findings, summarise
-from shardwright.reconcile.sentences import failure_sentence
+from shardwright.reconcile.model_status import partly_placed, rolled_back, rollout_stopped
+from shardwright.reconcile.wording import failure_sentence
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -22,7 +22,7 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
-from shardwright.rendering.hashing import CONTENT_HASH
+from shardwright.rendering.bundle import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
 WRITES_TOLD: Final = 20

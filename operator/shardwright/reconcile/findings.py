@@ -1,5 +1,5 @@
 """What did one reconcile of a ShardedModel find, and what is its outcome in a reason and a
-sentence? The rules that led to these facts are in ``decide`` and ``rollout``.
+sentence? The rules that led to these facts are in ``decide`` and ``disruption``.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,9 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.revisions import Revision
-from shardwright.reconcile.sentences import (
+from shardwright.reconcile.wording import (
     SHOWN,
     leftovers_sentence,
     no_place_sentence,
@@ -24,7 +25,6 @@ from shardwright.reconcile.sentences import (
     placed_sentence,
     rollback_sentence,
 )
-from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import generation_of

@@ -1,5 +1,5 @@
 """What does one group need next? It starts, rolls and restarts as a whole, always by way of zero
-pods; ``states`` has the picture.
+pods; ``members`` has the picture.
 
 A new template is only ever written with ``replicas: 0``, and ``replicas: n`` only when every pod is
 gone, so that no rank meets a peer of another revision or start, wherever the operator is killed.
@@ -12,24 +12,30 @@ from typing import Any, Final
 
 from shardwright.reconcile.annotations import (
     HELD_BACK,
-    GroupAnnotations,
-    RestartsBefore,
-    changed_annotations,
-)
-from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.group import Group
-from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
+    GroupAnnotations,
     Incident,
+    RestartsBefore,
     better_known,
+    changed_annotations,
     find_failure,
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
-from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
-from shardwright.reconcile.surge import overdue
-from shardwright.reconcile.templates import asked_by, template_hash
+from shardwright.reconcile.drift import asked_by, drifted_fields, template_hash
+from shardwright.reconcile.group import Group, overdue
+from shardwright.reconcile.members import (
+    AT_ZERO,
+    MESSAGE_LENGTH,
+    PODS_REFUSED,
+    Awaited,
+    Failure,
+    GroupState,
+    Member,
+    Situation,
+    Wait,
+    nodes_of,
+)
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, asked_first
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
-from shardwright.pipeline import OnCluster, bundle_for
+from shardwright.pipeline.assembly import OnCluster, bundle_for
 from shardwright.reconcile.annotations import ready_pods
-from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import (
     Desired,
     KnownGroups,
@@ -31,17 +30,22 @@ from shardwright.reconcile.derived import Derived, derive
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.first_seen import Sight, Sighting
+from shardwright.reconcile.group import following_generations, generations
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan, current_plan
-from shardwright.reconcile.pod_inputs import as_made, restored_pods, stateful_sets
-from shardwright.reconcile.provisioning import following
+from shardwright.reconcile.pod_inputs import (
+    as_made,
+    following,
+    restored_pods,
+    stateful_sets,
+    unavailable,
+)
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
-from shardwright.reconcile.sentences import place_taken, problem_of
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
-from shardwright.reconcile.surge import following_generations, generations
+from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names

@@ -8,8 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from shardwright.reconcile.members import Member
-from shardwright.reconcile.states import Wait
+from shardwright.reconcile.members import Member, Wait
 from shardwright.reconcile.writes import ObjectKey, kind_of
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import generation_of

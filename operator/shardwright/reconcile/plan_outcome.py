@@ -1,5 +1,5 @@
 """Is the plan of record kept in this reconcile, or must the planner be asked again? Its answers are
-made in ``planner_answers``, off this process; a question from here may have no answer yet.
+made in ``planner_work``, off this process; a question from here may have no answer yet.
 """
 
 from bisect import bisect_left
@@ -9,27 +9,24 @@ from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
-from shardwright.plan_upgrade import is_due
-from shardwright.planning.capabilities import needed_by
-from shardwright.planning.gain import Better, Prospect
+from shardwright.pipeline.plan_upgrade import is_due
+from shardwright.pipeline.replanning import Held, Replanned, with_most
+from shardwright.planning.gain import Better, Prospect, needed_by
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
 from shardwright.reconcile.derived import Derived
+from shardwright.reconcile.disruption import is_against, planned_nodes
+from shardwright.reconcile.drift import made_for
 from shardwright.reconcile.events import Event, plan_event
+from shardwright.reconcile.members import Situation
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.paused_groups import is_against
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
-from shardwright.reconcile.relocation import departure_problem
+from shardwright.reconcile.relocation import departure_problem, worst_first
 from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, runs_as_asked, too_many
-from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
-from shardwright.reconcile.states import Situation
-from shardwright.reconcile.templates import made_for
 from shardwright.rendering.names import base_name, generation_of, group_names, group_number
-from shardwright.rendering.objects import asked_of
-from shardwright.replanning import Held, Replanned, with_most
+from shardwright.rendering.render import asked_of
 from shardwright.resolving.subject import Subject
 
 

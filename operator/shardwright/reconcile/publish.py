@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.api.plan_status import plan_status
+from shardwright.api.published import plan_status
 from shardwright.api.record import PlanRecord, Rollback
 from shardwright.engines.versions import is_newer
 from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
-from shardwright.pipeline import engine_status
+from shardwright.pipeline.assembly import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.first_seen import Sight, Sighting
-from shardwright.reconcile.life_rules import groups_wanted
+from shardwright.reconcile.group import given_up_at, groups_wanted
+from shardwright.reconcile.model_status import build_status, hidden_status, service_status
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan
 from shardwright.reconcile.quotas import Pods
@@ -34,10 +35,8 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.sentences import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
-from shardwright.reconcile.status import build_status, hidden_status, service_status
-from shardwright.reconcile.surge import given_up_at
+from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (
     Apply,
     Aside,
@@ -48,9 +47,8 @@ from shardwright.reconcile.writes import (
     ObjectKey,
     Why,
 )
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import CONTENT_HASH, KubernetesObject
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
-from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shardwright.api.plan_status import plan_status
+from shardwright.api.published import plan_status
 from shardwright.api.record import PlanRecord
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import Problem
@@ -20,10 +20,10 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.planning.report import Plan
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
-from shardwright.reconcile.rollout import planned_nodes
-from shardwright.rendering import gpu_claims
+from shardwright.rendering import pod_resources
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
@@ -250,11 +250,11 @@ def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
 
 
 def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
-    wanted = {**gpu_claims.requested(plan), **{name: str(count) for name, count in plan.rdma}}
+    wanted = {**pod_resources.requested(plan), **{name: str(count) for name, count in plan.rdma}}
     found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
     # Any container: sidecars that a webhook has injected ask for no devices.
     return any(
-        _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan) for item in found
+        _devices(item) == wanted and _claims(item) == pod_resources.names_of(plan) for item in found
     )
 
 

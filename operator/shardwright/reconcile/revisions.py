@@ -23,11 +23,11 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
-from shardwright.rendering.bare import bare_pods, pods_from, pods_hash, pods_text
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import BarePods, Owner
 from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
 from shardwright.rendering.names import base_name, revision_name
+from shardwright.rendering.place import bare_pods, pods_from, pods_hash, pods_text
 from shardwright.resolving.subject import Subject
 
 REVISIONS: Final = "revisions"

@@ -10,6 +10,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import GpuQuota
 from shardwright.planning.report import Plan
 from shardwright.reconcile.derived import Derived
+from shardwright.reconcile.drift import made_for
 from shardwright.reconcile.group import as_it_stands
 from shardwright.reconcile.pod_inputs import as_made, stateful_sets
 from shardwright.reconcile.quotas import (
@@ -22,12 +23,11 @@ from shardwright.reconcile.quotas import (
     range_problem,
 )
 from shardwright.reconcile.snapshot import Cluster, Snapshot
-from shardwright.reconcile.templates import made_for
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import generation_of, group_names
-from shardwright.rendering.objects import asked_of
 from shardwright.rendering.place import pod_template
+from shardwright.rendering.render import asked_of
 from shardwright.resolving.subject import Subject
 
 

@@ -10,8 +10,8 @@ from typing import Final
 from shardwright.api.record import Cause, PlanRecord, Rollback
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.paused_groups import Rejection
+from shardwright.reconcile.disruption import Rejection
+from shardwright.reconcile.group import ROLLBACK_TO
 from shardwright.reconcile.revisions import (
     Course,
     Former,
@@ -21,7 +21,7 @@ from shardwright.reconcile.revisions import (
     unusable,
 )
 from shardwright.reconcile.snapshot import Snapshot
-from shardwright.rendering.bare import bare_pods, pods_hash
+from shardwright.rendering.place import bare_pods, pods_hash
 from shardwright.resolving.subject import Subject
 
 SPEC: Final = "spec"

@@ -14,19 +14,18 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.layouts.layout import GpuQuota
+from shardwright.pipeline.replanning import Held, Replanned
 from shardwright.planning.report import Plan
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.priorities import Priorities
-from shardwright.reconcile.quotas import Allowance, Pods
+from shardwright.reconcile.quotas import Allowance, Pods, Priorities
+from shardwright.reconcile.record_object import SigningKeys
 from shardwright.reconcile.revisions import AskedSpec, Course, Former
-from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import DryRunPod, ObjectKey, Write
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import HubFetch
-from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
+from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.provisioning import Sought
-from shardwright.hardware.slices import whole_resource
-from shardwright.layouts.traits import DraftMethod
+from shardwright.hardware.suitability import whole_resource
+from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering import names
 
 

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from shardwright.modelspec.checkpoint_files import MESSAGES, CheckpointFiles, index_of
 from shardwright.rendering import names
+from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, digest, literal
 from shardwright.rendering.deployment import Owner, SecretKey
-from shardwright.rendering.hashing import digest
 from shardwright.rendering.labels import MANAGED_BY, model_selector, owned_metadata
-from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.ssh import USER_ID
 
 HUB_MODEL: Final = "shardwright.io/hub-model"

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import (
+from shardwright.rendering.bundle import (
     CONTENT_HASH,
     TEMPLATE_HASH,
+    Bundle,
     digest,
     template_hash,
     with_content_hash,
 )
+from shardwright.rendering.deployment import Scheduling
 
 STATEFUL_SET: Final = "StatefulSet"
 

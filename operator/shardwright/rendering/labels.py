@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.hardware.pods import GROUP_LABEL, MODEL_LABEL
+from shardwright.hardware.facts import GROUP_LABEL, MODEL_LABEL
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 

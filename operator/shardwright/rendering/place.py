@@ -1,19 +1,63 @@
 """Bare pods at their place: nodes, a group's number, names of made Secrets, the namespace's limits.
 
 Pods of this release and those kept in a revision are placed alike.
+
+A model's pods in any place: as this release makes them, and as a revision kept them.
+
+They are the same in every place, so that two releases can be told apart by them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from shardwright.hardware.provisioning import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
-from shardwright.rendering import gpu_claims, group_token, resources, ssh
-from shardwright.rendering.bare import pods_of
-from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.hashing import TEMPLATE_HASH, template_hash
+from shardwright.rendering import group_token, pod_resources, ssh, volumes
+from shardwright.rendering.bundle import TEMPLATE_HASH, digest, template_hash
+from shardwright.rendering.deployment import BarePods, Deployment
 from shardwright.rendering.labels import group_selector
 from shardwright.rendering.names import LEADER_VARIABLE, peers_service
+from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
+
+_DIGITS: Final = 16
+
+
+def pods_of(plan: Plan, deployment: Deployment) -> BarePods:
+    """Return the pods a plan runs with: the restored ones, else this release's."""
+    return deployment.groups.kept or bare_pods(plan, deployment)
+
+
+def bare_pods(plan: Plan, deployment: Deployment) -> BarePods:
+    """Return this release's pods of a plan."""
+    on = deployment.on(plan.resource)
+    return BarePods(
+        template=bare_template(plan, on),
+        scripts_name=scripts_name(plan, on),
+        scripts=scripts_of(plan, on),
+        claims=volumes.claim_templates(on),
+    )
+
+
+def pods_hash(pods: BarePods) -> str:
+    """Return a hash that differs if two releases make other pods of the same spec and plan.
+
+    The scripts' name follows from their text.
+    """
+    return digest([pods.template, pods.scripts_name, pods.claims])[:_DIGITS]
+
+
+def pods_text(pods: BarePods) -> dict[str, Any]:
+    """Return pods as plain data for :func:`pods_from`."""
+    return {field.name: getattr(pods, field.name) for field in fields(pods)}
+
+
+def pods_from(said: Mapping[str, Any]) -> BarePods | None:
+    """Return the pods written by :func:`pods_text`, None for another form."""
+    known = {field.name for field in fields(BarePods)}
+    # A later release may keep more. Pods are not made again from a part of their record.
+    return BarePods(**said) if said.keys() == known else None
+
 
 SOUGHT: Final = "shardwright.io/nodes-sought"
 """How often a group has asked for nodes that were to come: a pod that asked before is of another
@@ -64,7 +108,7 @@ def _spec(
     for kind in {"containers", "initContainers"} & bare.keys():
         spec[kind] = _containers(bare, kind, deployment, name)
     if "resourceClaims" in bare:
-        claims = gpu_claims.templates_of(plan, name)
+        claims = pod_resources.templates_of(plan, name)
         spec["resourceClaims"] = [
             {**claim, "resourceClaimTemplateName": claims[claim["name"]]}
             for claim in bare["resourceClaims"]
@@ -84,7 +128,7 @@ def _containers(
             **container,
             "imagePullPolicy": deployment.pods.marks.pull_policy,
             "env": [_of_leader(item, leader) for item in container["env"]],
-            "resources": resources.admitted(container["resources"], engine, deployment),
+            "resources": pod_resources.admitted(container["resources"], engine, deployment),
         }
         for container in bare[kind]
     ]

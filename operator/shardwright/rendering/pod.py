@@ -10,33 +10,19 @@ from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.costs import host
-from shardwright.costs.loading import Storage
-from shardwright.engines.engine import ENGINES
-from shardwright.engines.folders import TMP_DIR, written_folders
-from shardwright.engines.serving import Serving, Start, attention_replicas_per_pod
+from shardwright.costs.host import Storage
+from shardwright.engines.environment import TMP_DIR, written_folders
+from shardwright.engines.launch import Serving, Start, attention_replicas_per_pod
+from shardwright.engines.registry import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning import drain
 from shardwright.planning.report import Plan
-from shardwright.rendering import (
-    budgets,
-    cache,
-    gpu_claims,
-    group_token,
-    names,
-    network,
-    object_storage,
-    own_volumes,
-    ray,
-    resources,
-    sources,
-    ssh,
-)
+from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
+from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, TEMPLATE_HASH, digest, literal
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
-from shardwright.rendering.hashing import TEMPLATE_HASH, digest
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels
-from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.names import LEADER_VARIABLE
-from shardwright.rendering.resources import workers_per_pod
+from shardwright.rendering.pod_resources import workers_per_pod
 from shardwright.rendering.scripts import (
     HTTP_PORT,
     REMEMBERED,
@@ -81,7 +67,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
         attention_replicas=attention_replicas_per_pod(plan),
-        downloads=bool(sources.downloads(deployment)),
+        downloads=bool(volumes.downloads(deployment)),
         shm_bytes=shared_memory_bytes(plan, deployment),
         ssh=SshJoining(
             joins=joined_over_ssh,
@@ -92,7 +78,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         times=ScriptTimes(
             # The engine gives up within its own budget and says why; the script waits longer, so
             # that this message is not lost.
-            start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS,
+            start_seconds=start_budget(plan, deployment).load_seconds
+            + pod_resources.LAST_WORDS_SECONDS,
             drain_seconds=_drain_seconds(plan, deployment),
         ),
         tokens=TokenWatch(
@@ -124,15 +111,15 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     return ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
 
 
-def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
+def start_budget(plan: Plan, deployment: Deployment) -> pod_resources.StartBudget:
     """Return the time a resource's engines may take to serve."""
-    return _budget(plan, deployment, downloads=cache.downloads(deployment))
+    return _budget(plan, deployment, downloads=volumes.engine_downloads(deployment))
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     """Return the seconds in which a group with nodes must be ready, image and weights included."""
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
-    return budgets.IMAGE_SECONDS + budget.load_seconds
+    return pod_resources.IMAGE_SECONDS + budget.load_seconds
 
 
 def _drain_seconds(plan: Plan, deployment: Deployment) -> int:
@@ -141,13 +128,13 @@ def _drain_seconds(plan: Plan, deployment: Deployment) -> int:
     return (plan.drain_seconds or drain.LEAST_SECONDS) if stated is None else stated
 
 
-def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> budgets.StartBudget:
+def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> pod_resources.StartBudget:
     store, storage = deployment.weights.object_store, Storage.CLAIM
     if store is not None:
         storage = Storage.OBJECT_STORE
     elif downloads:
         storage = Storage.HUB
-    return budgets.start_budget(
+    return pod_resources.start_budget(
         plan,
         storage=storage,
         stated_bytes_per_second=store.bytes_per_second if store else None,
@@ -182,14 +169,16 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
-        "terminationGracePeriodSeconds": budgets.grace_seconds(_drain_seconds(plan, deployment)),
+        "terminationGracePeriodSeconds": pod_resources.grace_seconds(
+            _drain_seconds(plan, deployment)
+        ),
         "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment)],
         "volumes": _volumes(plan, deployment),
     }
-    if claims := gpu_claims.names_of(plan):
+    if claims := pod_resources.names_of(plan):
         spec["resourceClaims"] = [{"name": name} for name in claims]
-    if sources.downloads(deployment):
+    if volumes.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
     if deployment.pods.marks.account is not None:
         spec["serviceAccountName"] = deployment.pods.marks.account
@@ -241,7 +230,7 @@ def _container(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         ],
         "env": _environment(plan, deployment),
         "ports": _ports(plan, deployment),
-        "resources": resources.of_engine(plan, deployment),
+        "resources": pod_resources.of_engine(plan, deployment),
         "securityContext": _container_security(
             deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
         ),
@@ -255,18 +244,18 @@ def _container(plan: Plan, deployment: Deployment) -> dict[str, Any]:
             *_mounts(deployment),
             *group_token.mounts(plan),
             *ssh.mounts(plan, deployment),
-            *own_volumes.mounts(deployment),
+            *volumes.own_mounts(deployment),
         ],
     }
 
 
 def _serving(plan: Plan, deployment: Deployment) -> Serving:
     return Serving(
-        model=sources.model_source(deployment),
+        model=volumes.model_source(deployment),
         served_name=deployment.serving.served_name or deployment.model,
         version=deployment.engine_version,
         rendezvous_seconds=start_budget(plan, deployment).load_seconds,
-        drain_seconds=budgets.SHUTDOWN_SECONDS,
+        drain_seconds=pod_resources.SHUTDOWN_SECONDS,
         revision=deployment.weights.revision if deployment.weights.from_hub else None,
         load_format=deployment.weights.load_format,
         reader=_reader(plan, deployment),
@@ -274,8 +263,8 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         kv_cache_dtype=deployment.serving.kv_cache_dtype,
         drafts_by=deployment.drafting.drafts_by,
         draft_tokens=deployment.drafting.draft_tokens or plan.draft_tokens,
-        draft_model=sources.draft_folder(deployment),
-        adapters=sources.adapter_folders(deployment),
+        draft_model=volumes.draft_folder(deployment),
+        adapters=volumes.adapter_folders(deployment),
         adapter_rank=deployment.serving.adapters.rank,
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
@@ -285,7 +274,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
 
 def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
     store = deployment.weights.object_store
-    return object_storage.loader_options(store, workers_per_pod(plan)) if store else {}
+    return volumes.loader_options(store, workers_per_pod(plan)) if store else {}
 
 
 def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
@@ -307,27 +296,29 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
             if deployment.weights.cache is None
             else []
         ),
-        *object_storage.environment(deployment.weights.object_store),
+        *volumes.environment(deployment.weights.object_store),
         *_secret(engine.api_key_variable, deployment.serving.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
 
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
-    own, load_seconds = (cache.own_dir(deployment), start_budget(plan, deployment).load_seconds)
-    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
+    own, load_seconds = (volumes.own_dir(deployment), start_budget(plan, deployment).load_seconds)
+    start = Start(
+        own_dir=own, load_seconds=load_seconds, execute_seconds=pod_resources.EXECUTE_SECONDS
+    )
     fixed = {
-        "HF_HOME": cache.HUB_DIR,
+        "HF_HOME": volumes.HUB_DIR,
         **written_folders(own, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
     # All files are there: a restart must not depend on whether the hub can be reached.
-    return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
+    return fixed if volumes.engine_downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
     """Return the variables alike on every rank: no secret, no folder of one pod."""
-    folders = (cache.own_dir(deployment), TMP_DIR)
+    folders = (volumes.own_dir(deployment), TMP_DIR)
     fixed = (
         name
         for name, value in _fixed_environment(plan, deployment).items()
@@ -348,8 +339,8 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
 
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     fixed = {
-        "HF_HOME": cache.HUB_DIR,
-        **written_folders(cache.own_dir(deployment), dict(deployment.serving.environment)),
+        "HF_HOME": volumes.HUB_DIR,
+        **written_folders(volumes.own_dir(deployment), dict(deployment.serving.environment)),
     }
     ours = [
         *_pod_name(deployment),
@@ -363,9 +354,9 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "image": deployment.image,
         "imagePullPolicy": OwnMarks().pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
-        "args": [literal(word) for item in sources.downloads(deployment) for word in item],
+        "args": [literal(word) for item in volumes.downloads(deployment) for word in item],
         "env": [*ours, *_users_environment(deployment, ours)],
-        "resources": resources.of_download(plan, deployment),
+        "resources": pod_resources.of_download(plan, deployment),
         "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
@@ -425,33 +416,33 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 
 
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    shared_memory = budgets.quantity(shared_memory_bytes(plan, deployment))
+    shared_memory = pod_resources.quantity(shared_memory_bytes(plan, deployment))
     scripts_map = scripts_name(plan, deployment)
     return [
         {"name": "scripts", "configMap": {"name": scripts_map}},
         # vLLM 0.32 refuses the 64 MiB that a container gets by default: one queue alone has 160 MiB
         # (engine-measurements.md 2).
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
-        *cache.volume(deployment),
-        {"name": "run", "emptyDir": {"sizeLimit": budgets.quantity(budgets.RUN_BYTES)}},
+        *volumes.volume(deployment),
+        {"name": "run", "emptyDir": {"sizeLimit": pod_resources.quantity(pod_resources.RUN_BYTES)}},
         # The root cannot be written (ADR 21). No limit of its own: the pod's limit of local disk
         # counts its volumes.
         {"name": "tmp", "emptyDir": {}},
         *group_token.volumes(plan),
         *ssh.volumes(plan, deployment, scripts_map),
-        *sources.volumes(deployment),
-        *object_storage.volumes(deployment),
-        *own_volumes.volumes(deployment),
+        *volumes.source_volumes(deployment),
+        *volumes.store_volumes(deployment),
+        *volumes.own_volumes(deployment),
     ]
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {
-        "cache": cache.CACHE_DIR,
+        "cache": volumes.CACHE_DIR,
         "run": "/run/shardwright",
         "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
         "tmp": TMP_DIR,
     }
     mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
-    return mounts + sources.mounts(deployment) + object_storage.mounts(deployment)
+    return mounts + volumes.source_mounts(deployment) + volumes.store_mounts(deployment)

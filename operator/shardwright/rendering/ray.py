@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from shardwright.engines.engine import ENGINES
+from shardwright.engines.registry import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.costs.host import RAY_STORE_BYTES
-from shardwright.engines.engine import EngineDefinition
+from shardwright.engines.registry import EngineDefinition
 from shardwright.planning.drain import LEAST_SECONDS
-from shardwright.rendering import budgets, group_token, ray, ssh
+from shardwright.rendering import group_token, pod_resources, ray, ssh
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -128,13 +128,13 @@ class ScriptPaths:
 class ScriptTimes:
     """How long scripts wait, in seconds; an engine serves in ``start_seconds`` or its rank ends."""
 
-    start_seconds: float = budgets.LEAST_SECONDS + budgets.LAST_WORDS_SECONDS
+    start_seconds: float = pod_resources.LEAST_SECONDS + pod_resources.LAST_WORDS_SECONDS
     leader_gone_seconds: float = LEADER_GONE_SECONDS
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
-    endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    endpoint_seconds: int = pod_resources.ENDPOINT_SECONDS
     drain_seconds: int = LEAST_SECONDS
-    shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
+    shutdown_seconds: int = pod_resources.SHUTDOWN_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

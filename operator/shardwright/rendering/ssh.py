@@ -6,7 +6,7 @@ leader and followers know each other by it.
 
 from typing import Any, Final
 
-from shardwright.engines.engine import ENGINES
+from shardwright.engines.registry import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import made_secret

@@ -12,10 +12,9 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
-from shardwright.hardware.prices import GpuPrice, PriceBasis
-from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.limits import tpot_seconds, ttft_seconds
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.phrases import (
     PHRASES,
     UNKNOWN_PODS,
@@ -27,22 +26,30 @@ from shardwright.planning.phrases import (
     spell,
 )
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
-from shardwright.planning.request import Request, Statistic
+from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
 from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
-from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
-from shardwright.reporting.confidence import how_sure
+from shardwright.reporting.drawings import (
+    DrawnCandidate,
+    DrawnLink,
+    DrawnRank,
+    TimeSplit,
+    draw_candidates,
+    draw_links,
+    draw_ranks,
+    expert_link,
+    time_split,
+)
 from shardwright.reporting.figures import (
     format_count,
     format_limit,
     format_output,
     format_seconds,
     format_served,
+    how_sure,
     served_at_most,
 )
-from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks, expert_link
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
-from shardwright.reporting.times import TimeSplit, time_split
 from shardwright.units import format_plural
 
 MOST_NAMES: Final = 3  #: per reason; the rest are counted

@@ -1,19 +1,28 @@
 """The first screen of a plan as a value: the answer, rivals as numbers, and what to do before it is
 applied. ``explain`` has everything else.
+
+What is to be done before a plan is applied, the most important first: facts of the plan and of
+its question, each in one sentence.
+
+Where do the replicas of a plan stand, in one line?
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.prices import PriceBasis
-from shardwright.planning.phrases import PHRASES, h100s, price
-from shardwright.planning.report import Alternative, Loss, LossKind, NoPlan, Plan, Report
+from shardwright.costs.host import Storage
+from shardwright.hardware.gpus import Link, PriceBasis
+from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.planning.phrases import PHRASES, UNKNOWN_PODS, copies, h100s, price
+from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
-from shardwright.reporting.due import DuePoint, points
+from shardwright.planning.select import UTILISATION
+from shardwright.reporting.drawings import expert_link
 from shardwright.reporting.explanation import (
     Fact,
     cost_facts,
@@ -27,9 +36,200 @@ from shardwright.reporting.explanation import (
     why_none,
 )
 from shardwright.reporting.figures import format_band, format_seconds, format_served, short_layout
-from shardwright.reporting.shortfall import missed
-from shardwright.reporting.where import where
-from shardwright.units import format_plural
+from shardwright.reporting.lines import ELLIPSIS
+from shardwright.reporting.shortfall import behind, missed, serves_rate
+from shardwright.units import format_bytes, format_plural
+
+MOST_NAMES: Final = 2  #: of nodes; the rest are counted
+LONGEST_NAME: Final = 24  #: columns of a node's name
+
+
+def where(plan: Plan, pool: Pool | None) -> str:
+    """Return the nodes of a plan: all replicas counted by node, a replica over nodes once."""
+    counts = Counter(name for group in plan.groups for name in group)
+    on = format_plural(len(counts), "node")
+    if len(plan.groups) > 1:
+        on = f"{len(plan.groups):,} on {on}"
+    return f"{on}{_each(plan, counts)}{_joined(plan, pool)}"
+
+
+def _each(plan: Plan, counts: Counter[str]) -> str:
+    names = _some([short_name(name) for name in counts])
+    if 1 in (len(plan.groups), len(counts)):
+        return f": {names}"
+    if plan.nodes_per_replica > 1:
+        return f", each over {plan.nodes_per_replica}: {names}"
+    if len(set(counts.values())) == 1:
+        return f", {counts.total() // len(counts)} each: {names}"
+    said = [f"{count} on {short_name(name)}" for name, count in counts.most_common()]
+    return f": {_some(said)}"
+
+
+def _joined(plan: Plan, pool: Pool | None) -> str:
+    link = crossed_network(plan, pool)
+    if link is None:
+        return ""
+    return f"; {link.name} between them{' (assumed)' if link.basis == 'assumed' else ''}"
+
+
+def crossed_network(plan: Plan, pool: Pool | None) -> Link | None:
+    """Return the network between nodes, if traffic of a replica crosses it."""
+    if pool is None or plan.nodes_per_replica == 1:
+        return None
+    links = {plan.tensor_link, plan.pipeline_link}
+    if plan.layout.attention_data > 1:
+        links.add(expert_link(plan, pool))
+    return pool.network if pool.network.name in links else None
+
+
+def _some(said: list[str]) -> str:
+    """Return the first of several nodes and a count of the others.
+
+    >>> _some(["a", "b", "c"]), _some(["a", "b", "c", "d"])
+    ('a, b, c', 'a, b and 2 more nodes')
+    """
+    if len(said) <= MOST_NAMES + 1:
+        return ", ".join(said)
+    return f"{', '.join(said[:MOST_NAMES])} and {len(said) - MOST_NAMES:,} more nodes"
+
+
+def short_name(name: str) -> str:
+    """Return a node's name, its middle left out if it is long: both ends tell nodes apart.
+
+    >>> short_name("ip-10-0-1-10"), short_name("ip-10-0-1-10.us-west-2.compute.internal")
+    ('ip-10-0-1-10', 'ip-10-0-1-10\u2026te.internal')
+    """
+    if len(name) <= LONGEST_NAME:
+        return name
+    tail = (LONGEST_NAME - 1) // 2
+    return f"{name[: LONGEST_NAME - 1 - tail]}{ELLIPSIS}{name[-tail:]}"
+
+
+SECRET: Final = "hub-token"  # noqa: S105 - a name, no token
+
+
+class Due(StrEnum):
+    """A thing to do before a plan is applied, the most important first."""
+
+    NOT_DEPLOYABLE = "NotDeployable"
+    NOT_CARRIED = "NotCarried"
+    GATED = "Gated"
+    CACHE_TOO_SMALL = "CacheTooSmall"
+    TIGHT = "Tight"
+    PODS_UNKNOWN = "PodsUnknown"
+    NETWORK_MISSED = "NetworkMissed"
+    NETWORK_ASSUMED = "NetworkAssumed"
+    DOWNLOADS = "Downloads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePoint:
+    """One thing to do, in words, with the command that does it (empty: none does)."""
+
+    due: Due
+    said: str
+    command: str = ""
+
+
+def points(
+    plan: Plan, request: Request | None, inventory: Inventory | None, *, named: bool
+) -> tuple[DuePoint, ...]:
+    """Return everything to be done first, in the order of :class:`Due`.
+
+    ``named``: the GPUs were named on the command line, so that no node has a label.
+    """
+    pool = pool_of(plan, inventory)
+    return (
+        *_not_deployable(plan),
+        *(_gated(request) if request else ()),
+        *(_cache(request) if request else ()),
+        *_load(plan, request),
+        *_tight(plan),
+        *(_pods(inventory) if inventory else ()),
+        *(_network(plan, pool, named=named) if pool else ()),
+        *(_downloads(request) if request else ()),
+    )
+
+
+def _not_deployable(plan: Plan) -> Iterator[DuePoint]:
+    if plan.undeployable:
+        why = replace(plan.undeployable, path="", gap="").sentence()
+        yield DuePoint(due=Due.NOT_DEPLOYABLE, said=f"cannot be deployed yet: {why}")
+
+
+def _gated(request: Request) -> Iterator[DuePoint]:
+    if request.gated:
+        namespace, _ = request.owner
+        kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
+        yield DuePoint(
+            due=Due.GATED,
+            said="gated: accept its terms on the hub, and name a token in weights.secretRef:",
+            command=f"{kubectl} create secret generic {SECRET} --from-literal=token=hf_...",
+        )
+
+
+def _cache(request: Request) -> Iterator[DuePoint]:
+    if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
+        room, weights = format_bytes(request.cache_bytes), format_bytes(request.file_bytes)
+        yield DuePoint(
+            due=Due.CACHE_TOO_SMALL,
+            said=f"weights.cache.storage is {room}, the weights alone are {weights}",
+        )
+
+
+def _load(plan: Plan, request: Request | None) -> Iterator[DuePoint]:
+    if plan.carries_load or not plan.groups:
+        return
+    if plan.enough is not None:
+        late = "more arrives than is served at most"
+        if serves_rate(plan, request):
+            late = f"above {UTILISATION:.0%} of what is served at most"
+        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_enough(plan.enough)}")
+    elif request is not None:
+        yield DuePoint(due=Due.NOT_CARRIED, said=behind(plan, request))
+
+
+def _enough(enough: Enough) -> str:
+    gpus, free = enough.layout.gpus, enough.free
+    room = "all free" if gpus <= free else f"{free:,} free"
+    return f"{copies(enough.layout)} would do ({gpus:,} GPUs, {room})"
+
+
+def _tight(plan: Plan) -> Iterator[DuePoint]:
+    if plan.tight:
+        said = "tight: may not start, room for K/V is within the error of memory"
+        yield DuePoint(due=Due.TIGHT, said=said)
+
+
+def _pods(inventory: Inventory) -> Iterator[DuePoint]:
+    if said := UNKNOWN_PODS.get(inventory.known_pods):
+        yield DuePoint(due=Due.PODS_UNKNOWN, said=said)
+
+
+def _network(plan: Plan, pool: Pool, *, named: bool) -> Iterator[DuePoint]:
+    link, missed = crossed_network(plan, pool), pool.reach.missed
+    if link is None:
+        return
+    if missed is not None:
+        yield DuePoint(
+            due=Due.NETWORK_MISSED,
+            said=f"pods do not reach the nodes' {missed.name} (docs/howto/network.md)",
+        )
+    elif link.basis == "assumed":
+        how = "--network" if named else "node label shardwright.io/network-gbps-per-gpu"
+        yield DuePoint(
+            due=Due.NETWORK_ASSUMED, said=f"{link.name} per GPU is assumed: state yours, {how}"
+        )
+
+
+def _downloads(request: Request) -> Iterator[DuePoint]:
+    if request.storage is Storage.HUB and request.file_bytes:
+        weights = format_bytes(request.file_bytes)
+        yield DuePoint(
+            due=Due.DOWNLOADS,
+            said=f"each start downloads {weights}: spec.model.weights.cache keeps them",
+        )
+
 
 RIVALS: Final = 5
 """Runners-up on the first screen, at most."""

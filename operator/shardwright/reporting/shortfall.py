@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 
-from shardwright.costs.limits import requests_per_replica
-from shardwright.planning.limits import ALL_OF_A_RATE, running_requests, tpot_seconds, ttft_seconds
+from shardwright.costs.workload import requests_per_replica
 from shardwright.planning.phrases import rate_of, rate_offered
 from shardwright.planning.report import Plan
-from shardwright.planning.request import Request
+from shardwright.planning.request import (
+    ALL_OF_A_RATE,
+    Request,
+    running_requests,
+    tpot_seconds,
+    ttft_seconds,
+)
 from shardwright.reporting.figures import format_count
 
 

@@ -1,14 +1,27 @@
-"""An explanation as lines of text: overview, drawing, memory, reasons, runners-up, exclusions."""
+"""An explanation as lines of text: overview, drawing, memory, reasons, runners-up, exclusions.
+
+The nodes of a plan as lines of text, with a sign for each GPU.
+
+The sign tells the GPUs of a replica apart: the pipeline stage, else the attention-data rank, else a
+square.
+
+A pinned layout and the best one side by side, as lines of text.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.planning.report import Exclusion
-from shardwright.reporting.explanation import Explanation, Fact, MemoryBar
-from shardwright.reporting.figures import format_seconds
+from shardwright.planning.gain import Comparison, Standing
+from shardwright.planning.report import Exclusion, NoPlan, Plan
+from shardwright.planning.select import most_served
+from shardwright.reporting.drawings import TimeSplit
+from shardwright.reporting.explanation import DrawnNode, Explanation, Fact, MemoryBar
+from shardwright.reporting.figures import format_count, format_seconds, short_layout
 from shardwright.reporting.lines import (
+    ELLIPSIS,
     GAP,
     Cell,
     Line,
@@ -20,9 +33,137 @@ from shardwright.reporting.lines import (
     table_width,
     with_commands,
 )
-from shardwright.reporting.placement import draw_placement
-from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
+
+MOST_NODES: Final = 20  #: drawn; the rest are counted
+_INDENT: Final = 2
+_INDENT_OF_REPLICAS: Final = 14
+_SHORTEST_NAME: Final = 12
+_BEHIND: Final = 18  #: columns after the signs, for what a node holds
+_STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
+_SQUARE: Final = "\N{BLACK SQUARE}"
+_CROSS: Final = "\N{MULTIPLICATION SIGN}"
+_DOT: Final = "\N{MIDDLE DOT}"
+_SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
+_RANKS: Final = (
+    "a number is the attention-data rank (DP) of a GPU; shardwright report draws what each holds"
+)
+
+
+class Told(Enum):
+    """What the sign of a GPU tells."""
+
+    STAGE = auto()
+    ATTENTION = auto()
+    NOTHING = auto()
+
+
+def draw_placement(nodes: Sequence[DrawnNode], width: int) -> list[Line]:
+    """Return a line for each node; a cross is a GPU that others hold, a dot a free one."""
+    if not nodes:
+        return []
+    drawn = nodes[:MOST_NODES]
+    told = _told(nodes)
+    digits = _digits(nodes, told)
+    several = len({node.group for node in nodes}) > 1
+    indent = _INDENT_OF_REPLICAS if several else _INDENT
+    taken = indent + (1 + digits) * len(drawn[0].stages) + _BEHIND
+    longest = max(len(node.name) for node in drawn)
+    room = min(longest, max(width - taken, _SHORTEST_NAME))
+    lines = [line(Span("Placement", Role.SECTION))]
+    before = None
+    for node in drawn:
+        label = f"  replica {node.group}" if several and node.group != before else ""
+        before = node.group
+        lines.append(
+            line(
+                f"{label:{indent}}{_elide(node.name, room):{room}}  [",
+                *_signs(node, told, digits),
+                " ]",
+                Span(_holds(node, told), Role.FAINT),
+            )
+        )
+    return [*lines, *_notes(nodes, told, width)]
+
+
+def _told(nodes: Sequence[DrawnNode]) -> Told:
+    stages = {stage for node in nodes for stage in node.stages}
+    stages.discard(None)
+    if len(stages) > 1:
+        return Told.STAGE
+    if any(node.attention for node in nodes):
+        return Told.ATTENTION
+    return Told.NOTHING
+
+
+def _numbers(node: DrawnNode, told: Told) -> tuple[int | None, ...]:
+    return node.attention if told is Told.ATTENTION else node.stages
+
+
+def _digits(nodes: Sequence[DrawnNode], told: Told) -> int:
+    if told is not Told.ATTENTION:
+        return 1
+    numbers = (number for node in nodes for number in node.attention)
+    return max(len(str(number)) for number in numbers if number is not None)
+
+
+def _signs(node: DrawnNode, told: Told, digits: int) -> Iterator[Span]:
+    """Yield a sign for every GPU, those that others hold last: which ones they are is not known."""
+    numbers = _numbers(node, told)
+    first_held = len(numbers) - node.held
+    for index, number in enumerate(numbers):
+        if number is None:
+            other = _CROSS if index >= first_held else _DOT
+            yield Span(f" {other:>{digits}}", Role.FAINT)
+            continue
+        own = _SQUARE if told is Told.NOTHING else str(number)
+        role = _STAGE_ROLES[number % len(_STAGE_ROLES)]
+        yield Span(f" {own:>{digits}}", role)
+
+
+def _holds(node: DrawnNode, told: Told) -> str:
+    if told is Told.NOTHING:
+        return ""
+    if told is Told.ATTENTION:
+        return f"  EP {_span(node.experts)}" if node.experts else ""
+    held = sorted({stage for stage in node.stages if stage is not None})
+    if not held:
+        return ""
+    noun = "stage" if len(held) == 1 else "stages"
+    return f"  {noun} {_span((held[0], held[-1]))}"
+
+
+def _span(ends: tuple[int, int]) -> str:
+    first, last = ends
+    return str(first) if first == last else f"{first}\N{EN DASH}{last}"
+
+
+def _notes(nodes: Sequence[DrawnNode], told: Told, width: int) -> Iterator[Line]:
+    hidden = len(nodes) - MOST_NODES
+    if hidden > 0:
+        more = f"  and {hidden:,} more nodes of the same kind"
+        yield line(Span(more, Role.FAINT))
+    said = ""
+    if told is Told.ATTENTION:
+        said = _RANKS
+    of_a_replica = {node.name for node in nodes if node.group == nodes[0].group}
+    if told is Told.STAGE and len(of_a_replica) > 1:
+        said = _SETTLED_LATER
+    if said:
+        yield from paragraph(said, width=width, first=[Span("  ")], role=Role.FAINT)
+
+
+def _elide(name: str, room: int) -> str:
+    """Return a name cut in its middle: both ends tell nodes apart.
+
+    >>> _elide("ip-10-0-1-10.us-west-2.compute.internal", 20)
+    'ip-10-0-1-….internal'
+    """
+    if len(name) <= room:
+        return name
+    tail = (room - 1) // 2
+    return f"{name[: room - 1 - tail]}{ELLIPSIS}{name[-tail:]}"
+
 
 BAR_CELLS: Final = 30
 FEWEST_BAR_CELLS: Final = 6
@@ -263,3 +404,80 @@ def exclusion_lines(exclusions: Sequence[Exclusion], width: int) -> list[Line]:
         rules = ", ".join(item.code for item in undivided)
         rows.append((f"{count:,}", "degrees that do not divide the model", rules))
     return table(("count", "rule", "nearest miss"), rows, width=width)
+
+
+_SAID: Final = {
+    Standing.BEST: "The pinned layout is the best one on these GPUs.",
+    Standing.AS_GOOD: "The best layout is no better than predictions tell apart.",
+    Standing.NOTHING: "Only the best layout has a plan.",
+}
+
+_TWICE: Final = 2.0
+"""From here on a ratio is said as a multiple, and not as a share. Basis: chosen."""
+
+_SAME: Final = 0.005
+"""Share that rounds to no percent."""
+
+
+def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[Line]:
+    """Return the figures of a pinned plan over those of the best one, and what these gain."""
+    said = paragraph(comparison_sentence(found), width=width, first=[Span("  ")])
+    title = line(Span("Beside the best layout", Role.SECTION))
+    if found.standing is Standing.BEST:
+        return [title, *said]
+    rate = found.best.capacity is not None
+    rows = [_row("best", found.best)]
+    if isinstance(pinned, Plan):
+        rows.insert(0, _row("pinned", pinned))
+    priced = any(row[-1] for row in rows)
+    end = None if priced else -1
+    serves = "serves at most" if rate else "output"
+    header = ("", "layout", "GPUs", serves, "first token", "per token", "per M tokens")[:end]
+    return [title, *table(header, [row[:end] for row in rows], width=width), *said]
+
+
+def comparison_sentence(found: Comparison) -> str:
+    """Return what the best plan gains over the pinned one, and what it costs.
+
+    What it serves is set against its price: of what costs a quarter, half as much is much.
+    """
+    if found.standing in _SAID:
+        return _SAID[found.standing]
+    return f"The best by {found.objective} {', '.join(_gains(found))}."
+
+
+def _gains(found: Comparison) -> Iterator[str]:
+    if found.cost is not None:
+        yield f"costs {_change(found.cost, 'as much')}"
+    if found.cost is not None and found.served is not None:
+        most = "serves {} at most" if found.best.capacity is not None else "brings {} output"
+        yield f"{most.format(_change(found.served / found.cost, 'as much'))} for its price"
+    if found.seconds is not None:
+        yield f"answers in {_change(found.seconds, 'the')} time"
+
+
+def _change(ratio: float, much: str) -> str:
+    """Return a multiple in words.
+
+    >>> _change(3.52, "as much"), _change(1.24, "as much"), _change(0.25, "the")
+    ('3.5 times as much', '24% more', '75% less')
+    """
+    if abs(ratio - 1) < _SAME:
+        return "the same"
+    if ratio >= _TWICE:
+        return f"{format_count(ratio, digits=2)} times {much}"
+    return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+
+
+def _row(name: str, plan: Plan) -> tuple[str, ...]:
+    speed, cost = plan.performance, plan.million_tokens_price
+    served = format_count(most_served(speed, plan.capacity))
+    return (
+        name,
+        short_layout(plan.layout),
+        f"{plan.layout.gpus:,} x {plan.product}",
+        f"{served} {'tok/s' if plan.capacity is None else 'requests/s'}",
+        format_seconds(speed.ttft_seconds),
+        format_seconds(speed.tpot_seconds),
+        "" if cost is None else format_count(cost),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.api import engine as wire
+from shardwright.api import spec as wire
 from shardwright.api.admission import (
     check_image,
     check_network,
@@ -16,8 +16,8 @@ from shardwright.api.admission import (
     is_image_admitted,
 )
 from shardwright.api.parts import unsaid
-from shardwright.api.pod import Pod
-from shardwright.api.request import adapter_slots, network_of
+from shardwright.api.planner_request import adapter_slots, network_of
+from shardwright.api.pod_spec import Pod
 from shardwright.api.settings import (
     DEFAULTS,
     Settings,
@@ -27,16 +27,14 @@ from shardwright.api.settings import (
     check_runtime_class,
 )
 from shardwright.api.spec import Spec
-from shardwright.api.weights import BUCKETS, scheme_of
-from shardwright.engines.engine import ENGINES
-from shardwright.engines.options import check_arguments, check_features
-from shardwright.engines.pins import Pins, read_pins
+from shardwright.api.weights_source import BUCKETS, scheme_of
+from shardwright.engines.options import Pins, check_arguments, check_features, read_pins
 from shardwright.engines.policy import Policy
+from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.layout import MOST_REPLICAS
-from shardwright.layouts.traits import EngineOptions, EngineTraits
-from shardwright.resolving.question import Question
+from shardwright.layouts.layout import MOST_REPLICAS, EngineOptions, EngineTraits
+from shardwright.resolving.model import Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

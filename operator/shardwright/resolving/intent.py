@@ -1,16 +1,67 @@
 """What does the user want done with a plan: whether and how its groups run, change and restart? The
 schema has refused values that make no sense.
+
+How does a resource want its model run, in the words of engine and scheduler? A value that means
+nothing to an engine was refused by the schema, and raises a ``KeyError`` here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, Final
 
-from shardwright.api.life import Restart
-from shardwright.api.parts import unsaid
-from shardwright.api.pod import Pod
-from shardwright.api.spec import PlacementRules, Spec
-from shardwright.api.weights import CLAIM, claim_of, scheme_of
+from shardwright.api.network_policy import NetworkPolicies
+from shardwright.api.parts import Part, unsaid
+from shardwright.api.planner_request import KV_CACHE_DTYPES, network_of, rdma_request
+from shardwright.api.pod_spec import Pod, PodVolume
+from shardwright.api.resource import ShardedModel
+from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
+from shardwright.api.weights_source import (
+    BUCKETS,
+    CLAIM,
+    IMAGE_VOLUME,
+    ImageVolume,
+    StoreOptions,
+    claim_of,
+    commit_of,
+    hub_token,
+    place_of,
+    scheme_of,
+)
+from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
+from shardwright.engines.registry import ENGINES
+from shardwright.engines.versions import plugins_in
+from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.scheduling import PodTerms
+from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import (
+    Adapters,
+    CacheClaim,
+    ClaimPath,
+    ClusterTerms,
+    ConfigMapKey,
+    Deployment,
+    DraftingOptions,
+    HubCommit,
+    ImagePath,
+    NetworkRules,
+    ObjectStore,
+    Owner,
+    OwnMarks,
+    OwnVolume,
+    PodNetwork,
+    PodOptions,
+    Scheduling,
+    SecretKey,
+    ServedAdapter,
+    ServingOptions,
+    VolumeKind,
+    WeightSource,
+)
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
+from shardwright.resolving.engine import image_of, images_of
+from shardwright.resolving.model import COMPUTED_AS
 
 
 class Replan(StrEnum):
@@ -130,3 +181,274 @@ def _shares_claim(spec: Spec) -> bool:
         *(volume.pvc for volume in volumes),
     )
     return any(read) or (cache is not None and cache.claim_name is not None)
+
+
+_LOADED_AS: Final = {"FP8": "fp8"}
+_READ_BY: Final = {
+    "Safetensors": "safetensors",
+    "FastSafetensors": "fastsafetensors",
+    "RunAIStreamer": "runai_streamer",
+    "ShardedState": "sharded_state",
+}
+
+
+def to_deployment(
+    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None
+) -> Deployment:
+    """Return how to run the model, for any plan and cluster, with the newest scheduler's API.
+
+    ``stored_quantization`` is how the config says that the weights are stored (None: not
+    quantized): quantized weights are not quantized again.
+    """
+    spec, metadata = resource.spec, resource.metadata
+    return Deployment(
+        owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
+        engine=spec.engine.name,
+        engine_version=engine_version,
+        image=image_of(spec.engine, engine_version),
+        images=images_of(spec.engine, engine_version),
+        model=spec.model.id,
+        weights=_weights(spec.model, stored_quantization),
+        drafting=_drafting(spec),
+        serving=_serving(spec, engine_version),
+        pods=_pods(spec),
+        cluster=ClusterTerms(scheduling=_scheduling(spec.placement or unsaid(PlacementRules))),
+    )
+
+
+def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
+    made = None if stored_quantization else _LOADED_AS.get(model.quantization)
+    return WeightSource(
+        revision=model.revision,
+        hub_token=_hub_token(model),
+        claim=_claim_path(model.weights.uri if model.weights else None),
+        weights_image=_weights_image(model),
+        object_store=_object_store(model),
+        cache=_cache(model),
+        load_format=_load_format(model),
+        quantization=made,
+    )
+
+
+def _drafting(spec: Spec) -> DraftingOptions:
+    speculation = spec.engine.speculation
+    if speculation is None:
+        return DraftingOptions()
+    return DraftingOptions(
+        drafts_by=DraftMethod(speculation.method),
+        draft_tokens=speculation.tokens or 0,
+        draft_model=_source_of(speculation.head.uri) if speculation.head else None,
+    )
+
+
+def _serving(spec: Spec, version: str) -> ServingOptions:
+    return ServingOptions(
+        served_name=spec.model.served_name,
+        kv_cache_dtype=KV_CACHE_DTYPES[spec.engine.kv_cache_quantization or "Auto"],
+        adapters=_adapters(spec.model),
+        arguments=_arguments(spec, version),
+        environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
+        api_key=_secret_key(spec.engine.api_key_secret_ref),
+        over_ray=spec.engine.executor == "Ray",
+        silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
+        idle_seconds=spec.readiness.idle_seconds,
+        drain_seconds=spec.rollout.drain_seconds,
+    )
+
+
+def _pods(spec: Spec) -> PodOptions:
+    placement, pod = (spec.placement or unsaid(PlacementRules), spec.pod or unsaid(Pod))
+    resources = pod.resources
+    return PodOptions(
+        node_selector=tuple(sorted(placement.node_selector.items())),
+        tolerations=_tolerations(placement),
+        cpu=resources.cpu if resources else None,
+        memory=resources.memory if resources else None,
+        ephemeral_storage=resources.ephemeral_storage if resources else None,
+        runtime_class=pod.runtime_class_name,
+        priority_class=pod.priority_class_name,
+        image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+        # Left out it is true.
+        read_only_root=pod.read_only_root_filesystem is not False,
+        marks=_marks(pod),
+        volumes=tuple(map(_volume, pod.volumes or ())),
+        network=_network(spec),
+    )
+
+
+def _load_format(model: Model) -> str | None:
+    if scheme_of(model.weights) in BUCKETS:
+        # Nothing else reads a bucket.
+        return _READ_BY["RunAIStreamer"]
+    return _READ_BY.get(model.load_format)
+
+
+def terms_of(spec: Spec) -> PodTerms:
+    """Return the terms on which the pods take nodes, beside GPUs."""
+    placement = spec.placement or unsaid(PlacementRules)
+    return PodTerms(
+        selector=placement.node_selector,
+        tolerations=_tolerations(placement),
+        rdma=replace(rdma_request(spec), plugins=_plugins(spec)),
+        compute_domains=network_of(spec).compute_domain == "Auto",
+        mig_profile=placement.mig_profile or "",
+    )
+
+
+def _plugins(spec: Spec) -> tuple[Capability, ...]:
+    said = network_of(spec).plugins
+    return plugins_in(spec.engine.image or "") if said is None else tuple(map(Capability, said))
+
+
+def _marks(pod: Pod) -> OwnMarks:
+    return OwnMarks(
+        labels=tuple(sorted((pod.labels or {}).items())),
+        annotations=tuple(sorted((pod.annotations or {}).items())),
+        account=pod.service_account_name,
+        pull_policy=pod.image_pull_policy or OwnMarks().pull_policy,
+    )
+
+
+def _volume(volume: PodVolume) -> OwnVolume:
+    # A rule has seen to it that it has exactly one source.
+    kind, source, read_only = VolumeKind.SCRATCH, "", False
+    if volume.config_map is not None:
+        kind, source, read_only = VolumeKind.CONFIG_MAP, volume.config_map.name, True
+    elif volume.secret is not None:
+        kind, source, read_only = VolumeKind.SECRET, volume.secret.secret_name, True
+    elif volume.pvc is not None:
+        kind, source, read_only = (VolumeKind.CLAIM, volume.pvc.claim_name, volume.pvc.read_only)
+    elif volume.empty_dir is not None:
+        source = volume.empty_dir.size_limit
+    return OwnVolume(
+        name=volume.name, path=volume.mount_path, kind=kind, source=source, read_only=read_only
+    )
+
+
+def _network(spec: Spec) -> PodNetwork:
+    network = network_of(spec)
+    return PodNetwork(
+        rdma=network.rdma != "None",
+        attachments=tuple(network.attachments),
+        lock_memory=network.lock_memory,
+    )
+
+
+def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
+    """Return the peers that may reach the pods of models, or None if there is to be no policy."""
+    if not policy.enabled:
+        return None
+    egress = _as_written(policy.egress.rules) if policy.egress.restricted else None
+    return NetworkRules(
+        clients=_as_written(policy.clients), metrics=_as_written(policy.metrics), egress=egress
+    )
+
+
+def _as_written(parts: Iterable[Part]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(part.model_dump(by_alias=True, exclude_defaults=True) for part in parts)
+
+
+def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations
+    )
+
+
+def _scheduling(placement: PlacementRules) -> Scheduling | None:
+    integration = SCHEDULER_INTEGRATIONS.get(placement.scheduler)
+    if integration is None:
+        return None
+    return Scheduling(
+        integration=placement.scheduler,
+        api_version=integration.apis[0],
+        queue=placement.queue or "",
+        scheduler_name=placement.scheduler_name or "",
+    )
+
+
+def _arguments(spec: Spec, version: str) -> dict[str, Any]:
+    # Those of the spec, and the family's for everything that the spec leaves open.
+    said = spec.engine.args | _dtype(spec.model)
+    family: Mapping[str, object] = {}
+    if spec.engine.family_defaults != "None":
+        engine = ENGINES[spec.engine.name]
+        family = engine.family_arguments(spec.model.id, version, said)
+    # Sorted, as arguments are part of the hash of a template: another order asks for nothing.
+    return dict(sorted((said | dict(family)).items()))
+
+
+def _dtype(model: Model) -> dict[str, str]:
+    computed_as = COMPUTED_AS.get(model.quantization)
+    return {} if computed_as is None else {"dtype": computed_as}
+
+
+def _hub_token(model: Model) -> SecretKey | None:
+    token = hub_token(model.weights)
+    return SecretKey(name=token[0], key=token[1]) if token else None
+
+
+def _secret_key(reference: ApiKeyReference | None) -> SecretKey | None:
+    return None if reference is None else SecretKey(name=reference.name, key=reference.key)
+
+
+def _object_store(model: Model) -> ObjectStore | None:
+    weights = model.weights
+    if weights is None or scheme_of(weights) not in BUCKETS:
+        return None
+    store = weights.object_store or unsaid(StoreOptions)
+    secret, authority = weights.secret_ref, store.ca_config_map_ref
+    addressing = store.addressing or ("Path" if store.endpoint else "VirtualHost")
+    return ObjectStore(
+        uri=weights.uri or "",
+        secret=secret.name if secret else None,
+        endpoint=store.endpoint,
+        region=store.region,
+        virtual_host=addressing == "VirtualHost",
+        authority=ConfigMapKey(name=authority.name, key=authority.key) if authority else None,
+        account=store.account,
+        concurrency=store.concurrency,
+        buffer_bytes=store.buffer_gigabytes * 10**9 if store.buffer_gigabytes else None,
+        bytes_per_second=store.megabytes_per_second * 1e6 if store.megabytes_per_second else None,
+    )
+
+
+def _weights_image(model: Model) -> ImagePath | None:
+    weights = model.weights
+    if weights is None or scheme_of(weights) != IMAGE_VOLUME:
+        return None
+    image = weights.image or unsaid(ImageVolume)
+    return ImagePath(
+        reference=place_of(weights.uri), path=image.path or "", pull_policy=image.pull_policy
+    )
+
+
+def _claim_path(uri: str | None) -> ClaimPath | None:
+    claim = claim_of(uri)
+    return ClaimPath(claim=claim[0], path=claim[1]) if claim else None
+
+
+def _adapters(model: Model) -> Adapters:
+    served = tuple(
+        ServedAdapter(name=adapter.name, source=_source_of(adapter.uri))
+        for adapter in model.adapters
+    )
+    return Adapters(served=served, rank=model.max_adapter_rank or DEFAULT_ADAPTER_RANK)
+
+
+def _source_of(uri: str) -> ClaimPath | HubCommit:
+    # Its pattern has seen to it that it is one of the two.
+    commit = commit_of(uri)
+    if commit:
+        return HubCommit(id=commit[0], revision=commit[1])
+    claim = _claim_path(uri)
+    assert claim is not None  # noqa: S101 - for the type checker
+    return claim
+
+
+def _cache(model: Model) -> CacheClaim | None:
+    cache = model.weights.cache if model.weights else None
+    if cache is None:
+        return None
+    return CacheClaim(
+        claim=cache.claim_name, storage=cache.storage, storage_class=cache.storage_class_name
+    )

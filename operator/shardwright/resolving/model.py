@@ -1,19 +1,31 @@
 """Which model is meant, from the spec, a ConfigMap or the catalogue, and which one drafts for it? A
 model that nobody knows is an ``InputError``; no config is ever guessed.
+
+What is to be resolved? A resource and the texts that it refers to.
+
+Which config is read from the hub for an unknown model, and which ConfigMap keeps it?
+
+Checks of a drafter before any layout: that the engine takes it, and the planner can count it.
+
+A draft model of another vocabulary is refused, and one whose K/V would share blocks with its
+target's in an unknown way.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from shardwright.api.drafts import draft_model_of, eagle_of, predictor_of
-from shardwright.api.engine import DraftHead
-from shardwright.api.model import Model
-from shardwright.api.spec import Spec
-from shardwright.engines.pins import Pins
+from shardwright.api.parts import unsaid
+from shardwright.api.pod_spec import Pod
+from shardwright.api.resource import ShardedModel
+from shardwright.api.settings import Settings
+from shardwright.api.spec import DraftHead, Model, Spec
+from shardwright.api.weights_source import HUB, claim_of, commit_of, hub_token, scheme_of
+from shardwright.engines.options import Pins
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.hardware.capabilities import Capability
+from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import (
     computed_in,
@@ -21,13 +33,308 @@ from shardwright.modelspec.computed import (
     with_whole_towers,
     without_towers,
 )
+from shardwright.modelspec.config_json import CONFIG_FILE, parse_config
 from shardwright.modelspec.eagle import read_eagle
-from shardwright.modelspec.parse import parse_config
+from shardwright.modelspec.model_spec import (
+    GroupedAttention,
+    LatentAttention,
+    ModelSpec,
+    PipelineRole,
+    Weight,
+    interned,
+)
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model, read_predictor
-from shardwright.modelspec.spec import ModelSpec, interned
-from shardwright.resolving.fetching import unknown
-from shardwright.resolving.question import Question
+from shardwright.rendering.deployment import SecretKey
+from shardwright.rendering.fetch_job import VARIABLES, Fetcher, HubFetch, config_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A resource and the texts that it refers to.
+
+    ``config_text`` is the text in the ConfigMap that ``configMapRef`` names, or in the one that
+    keeps a config from the hub; None if it is not there. ``kept_version`` is the engine's version
+    in its plan of record, if the spec leaves it open (None: the newest known). ``catalogue`` are
+    the administrator's own models by id, beside the built-in ones: config.json contents;
+    ``settings`` are his for all resources. ``fetcher`` reads configs from the hub (None: nothing
+    does). ``lacking`` is what the cluster does not serve.
+    """
+
+    resource: ShardedModel
+    config_text: str | None = None
+    kept_version: str | None = None
+    catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    lacking: tuple[Capability, ...] = ()
+    fetcher: Fetcher | None = None
+
+
+ConfigMapSource = tuple[str, str]
+"""Name and key of a ConfigMap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread(Problem):
+    """A model that is not known, with a config that can be read from the hub."""
+
+    fetch: HubFetch
+
+
+def source_of(resource: ShardedModel) -> ConfigMapSource | None:
+    """Return the ConfigMap and the key of a resource's config, or of the one to keep a config from
+    the hub; None if its spec has it.
+    """
+    model = resource.spec.model
+    reference = model.config_map_ref
+    return config_source(
+        resource.metadata.name,
+        {
+            "id": model.id,
+            "revision": model.revision,
+            "config": model.config,
+            "configMapRef": reference and reference.model_dump(),
+        },
+    )
+
+
+def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None:
+    """Return the source of a config as :func:`source_of`, for ``spec.model`` as the API server
+    holds it. Its faults are reported elsewhere.
+    """
+    if reference := model.get("configMapRef"):
+        named = reference.get("name")
+        return (str(named), str(reference.get("key") or CONFIG_FILE)) if named else None
+    if model.get("config") is not None or not model.get("id"):
+        return None
+    return config_name(name, str(model["id"]), model.get("revision")), CONFIG_FILE
+
+
+def unknown(question: Question, spec: Spec) -> Problem:
+    """Return the problem of a model that is in no catalogue: with the files to read, if that is
+    wanted and the hub has its weights.
+
+    ``spec`` is the question's with the administrator's defaults in it.
+    """
+    model, fetcher = (
+        spec.model,
+        question.fetcher if question.settings.config_fetch.enabled else None,
+    )
+    problem = model_unknown(model.id, question.catalogue).under("spec.model")
+    if fetcher is None or scheme_of(model.weights) != HUB:
+        return problem
+    token, pod = hub_token(model.weights), spec.pod or unsaid(Pod)
+    fetch = HubFetch(
+        fetcher=fetcher,
+        model=model.id,
+        revision=model.revision,
+        hub_token=SecretKey(name=token[0], key=token[1]) if token else None,
+        environment=tuple(
+            (variable.name, variable.value)
+            for variable in spec.engine.env
+            if variable.name in VARIABLES
+        ),
+        pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+    )
+    # dataclasses.replace keeps the class, and Unread is a Problem with one field more.
+    parts = {
+        name: getattr(problem, name) for name in ("code", "what", "limit", "gap", "remedy", "path")
+    }
+    return Unread(**parts, fetch=fetch)
+
+
+def unread(problems: object) -> Unread | None:
+    """Return a resource's only problem if it is an unread config, else None."""
+    if not isinstance(problems, tuple) or len(problems) != 1:
+        return None
+    return problems[0] if isinstance(problems[0], Unread) else None
+
+
+_OTHER_METHODS: Final = ("eagle-", "eagle3", "dflash", "dspark")
+"""Names of files by which the engine takes a draft model for one of another method, whatever it is
+told. Source: vLLM 0.32 ``config/speculative.py:__post_init__``.
+"""
+
+
+def draft_model_of(
+    head: DraftHead, path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+) -> Drafter:
+    """Return a draft model as the engine holds it: as stored, computed in its target's type.
+
+    Args:
+        head: The field.
+        path: Its path in the resource.
+        stored: The draft model as its config has it.
+        model: Its target, as the engine holds it.
+        traits: The engine.
+
+    Raises:
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
+    """
+    problems = (
+        *_draft_model_problems(head, path, stored, model, traits),
+        *_cache_problems(path, stored, model),
+    )
+    if problems:
+        raise InputError(problems)
+    return Drafter(model=interned(computed_in(stored, model.dtype)))
+
+
+def eagle_of(path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits) -> Drafter:
+    """Return an EAGLE-3 head as the engine holds it; arguments as in :func:`draft_model_of`.
+
+    Raises:
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
+    """
+    problems = (
+        *_eagle_problems(path, stored, model, traits),
+        *_cache_problems(path, stored, model),
+    )
+    if problems:
+        raise InputError(problems)
+    held = interned(computed_in(stored, model.dtype))
+    return Drafter(model=held, method=DraftMethod.EAGLE3)
+
+
+def predictor_of(
+    path: str, held: ModelSpec | None, model: ModelSpec, tokens: int | None
+) -> Drafter:
+    """Return the MTP layers of a model, which end in its output head.
+
+    Raises:
+        InputError: The model has none that can be counted, or they do not draft the ``tokens`` that
+            are stated (None: the plan chooses).
+    """
+    if held is None:
+        raise InputError(
+            [
+                Problem(
+                    code="PredictorNotCounted",
+                    path=f"{path}.method",
+                    what=f"the MTP layers of {model.source}",
+                    limit="are not counted, or its config.json has none",
+                    remedy="use EAGLE3, DraftModel or PromptLookup",
+                )
+            ]
+        )
+    drafter = Drafter(model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model))
+    if tokens is not None and not drafter.drafts(tokens):
+        layers = len(held.layers)
+        raise InputError(
+            [
+                Problem(
+                    code="DraftTokensUneven",
+                    path=f"{path}.tokens",
+                    what=f"{tokens} drafted tokens",
+                    limit=f"must be a multiple of the {layers} "
+                    f"MTP layers of {model.source}, or fewer",
+                    gap=f"{tokens % layers} left over",
+                    remedy=f"use {tokens - tokens % layers}, or leave tokens out",
+                )
+            ]
+        )
+    return drafter
+
+
+def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
+    """Return the matrix that makes logits of hidden states, the embedding if they share one."""
+    wide = [weight for weight in model.weights if weight.inputs > 1]
+    own = tuple(weight for weight in wide if weight.part is PipelineRole.HEAD)
+    if own:
+        return own
+    ends = (weight for weight in wide if weight.part is PipelineRole.EMBEDDING)
+    return tuple(_as_head(weight) for weight in ends)
+
+
+def _as_head(weight: Weight) -> Weight:
+    return replace(weight, part=PipelineRole.HEAD)
+
+
+def _draft_model_problems(
+    head: DraftHead, path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+) -> Iterator[Problem]:
+    engine = f"{traits.name} {traits.version}"
+    claim, commit = claim_of(head.uri), commit_of(head.uri)
+    folder = claim[1] if claim else commit[0] if commit else ""
+    if named := next((word for word in _OTHER_METHODS if word in folder.lower()), None):
+        yield Problem(
+            code="DraftOfOtherMethod",
+            path=f"{path}.uri",
+            what=f"{folder} with {named!r} in its name",
+            limit=f"is not loaded as a draft model: {engine} "
+            "takes this word in a path for another method",
+            remedy="use engine.speculation with method EAGLE3 if it is such a head, else a "
+            "folder with another name",
+        )
+    if stored.architecture in traits.support.becomes_predictor:
+        yield Problem(
+            code="DraftNotSupported",
+            path=f"{path}.id",
+            what=f"a draft model of {stored.architecture}",
+            limit=f"is not loaded as one by {engine}, which makes MTP layers of it",
+            remedy="use a draft model of another architecture, or PromptLookup",
+        )
+    if stored.vocabulary != model.vocabulary:
+        yield Problem(
+            code="DraftVocabularyDiffers",
+            path=f"{path}.id",
+            what=f"a draft model with a vocabulary of {stored.vocabulary:,} tokens",
+            limit=f"must have the {model.vocabulary:,} of {model.source}",
+            gap=f"{abs(stored.vocabulary - model.vocabulary):,} apart",
+            remedy="use a draft model of the same family",
+        )
+
+
+def _eagle_problems(
+    path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+) -> Iterator[Problem]:
+    if model.architecture not in traits.support.takes_eagle3:
+        yield Problem(
+            code="DraftNotSupported",
+            path=f"{path}.id",
+            what=f"an EAGLE-3 head beside {model.architecture}",
+            limit=f"is not taken by {traits.name} {traits.version}",
+            gap="its class hands out no states of its layers",
+            remedy="use a draft model, or PromptLookup",
+        )
+    # Tokens are proposed and verified by their numbers in the vocabulary.
+    if stored.vocabulary != model.vocabulary:
+        yield Problem(
+            code="DraftVocabularyDiffers",
+            path=f"{path}.config.vocab_size",
+            what=f"an EAGLE-3 head with a vocabulary of {stored.vocabulary:,} tokens",
+            limit=f"must have the {model.vocabulary:,} of {model.source}",
+            gap=f"{abs(stored.vocabulary - model.vocabulary):,} apart",
+            remedy="use a head that was trained for this model",
+        )
+
+
+def _cache_problems(path: str, stored: ModelSpec, model: ModelSpec) -> Iterator[Problem]:
+    for one in (stored, model):
+        if not _keeps_all(one) or one.cache_dtype is not None:
+            yield Problem(
+                code="DraftCacheUnknown",
+                path=path,
+                what=f"the K/V of {one.source}",
+                limit="must be of one kind: keys and values of "
+                "the whole context, in the model's own type",
+                gap="how other caches share blocks is not known",
+                remedy="use another draft model" if one is stored else "use PromptLookup",
+            )
+
+
+def _keeps_all(model: ModelSpec) -> bool:
+    """Return whether all layers keep K/V or latents of the whole context, and nothing else."""
+    return all(
+        isinstance(kind, GroupedAttention | LatentAttention)
+        and kind.window is None
+        and not kind.index_dim
+        and not kind.selected_tokens
+        for kind in {layer.attention for layer in model.layers}
+    )
+
 
 SPECULATION: Final = "spec.engine.speculation"
 

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import GpuUsage, NodeFacts
 from shardwright.hardware.inventory import Inventory, NodeExclusion
-from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.planning.report import Plan
 from shardwright.rendering.names import (

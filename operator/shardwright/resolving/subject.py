@@ -1,24 +1,37 @@
-"""What does a question mean, with all names resolved, however it was written?"""
+"""What does a question mean, with all names resolved, however it was written?
 
-from collections.abc import Iterator, Mapping
+Which hashes change with all that makes a new plan necessary, and with nothing else?
+
+What does a resource ask, as the API server holds it? All that a user writes is read here, in one
+function without side effects.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final
 
 from shardwright.api.admission import lacks_revision
-from shardwright.api.request import to_request
-from shardwright.api.resource import Metadata, ShardedModel
+from shardwright.api.parts import unsaid
+from shardwright.api.planner_request import to_request
+from shardwright.api.pod_spec import Pod
+from shardwright.api.resource import Metadata, ShardedModel, read_stored
 from shardwright.api.settings import Settings, with_defaults
 from shardwright.api.spec import Spec
-from shardwright.api.weights import HUB, commit_of, hub_token, scheme_of
-from shardwright.errors import Problem
+from shardwright.api.weights_source import HUB, HUB_KEY, Weights, commit_of, hub_token, scheme_of
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.untrusted import whole_bytes
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.gating import Gating, gate_of
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import EngineTraits
+from shardwright.modelspec.catalogue import Gating, gate_of
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.request import Request
-from shardwright.rendering import budgets, cache
+from shardwright.rendering import pod_resources, volumes
 from shardwright.rendering.deployment import Deployment, Owner
-from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
+from shardwright.rendering.fetch_job import Fetcher
 from shardwright.resolving.engine import (
     leaves_version_open,
     pins_of,
@@ -26,10 +39,114 @@ from shardwright.resolving.engine import (
     unadmitted_images,
     version_of,
 )
-from shardwright.resolving.hashes import hashes_of
-from shardwright.resolving.intent import Intent, intent_of
-from shardwright.resolving.model import drafter_for, held_model, stored_model
-from shardwright.resolving.question import Question
+from shardwright.resolving.intent import (
+    Intent,
+    intent_of,
+    network_rules_of,
+    terms_of,
+    to_deployment,
+)
+from shardwright.resolving.model import Question, drafter_for, held_model, stored_model
+
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
+"""Fields of the spec that say what to do with a plan, not what to plan."""
+
+ONLY_PLANNED_WITH: Final = ("workload", "replicas", "objective", "budget", "parallelism")
+NOT_IN_PODS: Final = (
+    *(name for name in NOT_PLANNED_WITH if name != "readiness"),
+    *ONLY_PLANNED_WITH,
+)
+"""Fields of the spec that change pods of a group through its plan only, or not at all."""
+
+OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
+"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: a
+change restarts pods, and plans nothing.
+"""
+
+OF_NEXT_START: Final = ("imagePullPolicy",)
+"""Fields of ``spec.pod`` that running pods do not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hashes:
+    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the
+    number of replicas.
+
+    ``pods`` covers all that the pods of a group depend on beside the plan: of a model only its
+    ``config.json``, so that an added quantization file that changes no plan restarts nothing.
+    """
+
+    whole: str
+    cut: str
+    pods: str
+
+
+def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
+    """Return the hashes of a spec, the models that it names and the version of the engine."""
+    named = [one for one in (model, draft) if one is not None]
+    models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
+    plain: dict[str, Any] = _without_said_defaults(spec).model_dump(
+        # Without fields that nobody sets: a new field of the spec leaves all stored hashes as they
+        # are (ADR 15).
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+    )
+    return Hashes(
+        whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
+        cut=_hash(_planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version),
+        pods=_hash(
+            # How replicas are spread reaches pods by the nodes of the plan alone.
+            _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
+            files,
+            version,
+        ),
+    )
+
+
+def _without_said_defaults(spec: Spec) -> Spec:
+    """Return a spec without what it says of its weights that holds if it is left out, too."""
+    weights = spec.model.weights
+    if weights is None:
+        return spec
+    secret = weights.secret_ref
+    if scheme_of(weights) == HUB:
+        weights = weights.model_copy(update={"uri": None})
+    if secret is not None and secret.key == HUB_KEY:
+        secret = secret.model_copy(update={"key": None})
+        weights = weights.model_copy(update={"secret_ref": secret})
+    said = weights if weights != unsaid(Weights) else None
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"weights": said})})
+
+
+def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:
+    return _without(spec, without, (*OF_RUNNING_PODS, *OF_NEXT_START))
+
+
+def _without(
+    spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]
+) -> dict[str, Any]:
+    # A pod section that becomes empty is left out.
+    fields = {name: value for name, value in spec.items() if name not in names}
+    pod = fields.get("pod")
+    if pod is not None and not pod.keys().isdisjoint(of_pod):
+        fields["pod"] = {name: value for name, value in pod.items() if name not in of_pod}
+        if fields["pod"] == _empty_pod():
+            del fields["pod"]
+    return fields
+
+
+@cache
+def _empty_pod() -> Mapping[str, Any]:
+    return unsaid(Pod).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:
+    config, *drafts = models
+    canonical = json.dumps(
+        [fields, config, version, *drafts], sort_keys=True, separators=(",", ":")
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +159,7 @@ class Subject:
     administrator's defaults.
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
-    :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version),
+    :data:`NOT_PLANNED_WITH`, the model's config, the engine version),
     ``cut_hash`` with all of it but the number of replicas. ``default_version`` is the engine's
     version if the spec leaves it open (empty: it does not). ``unadmitted`` says by the resource of
     GPUs why the engine's image for them must not be run.
@@ -134,10 +251,10 @@ def _disk_bytes(deployment: Deployment, model: ModelSpec, draft: ModelSpec | Non
     stated = deployment.pods.ephemeral_storage
     if stated is not None:
         return whole_bytes(stated)
-    downloaded = model.least_bytes if cache.downloads(deployment) else 0
-    if draft is not None and cache.downloads_draft(deployment):
+    downloaded = model.least_bytes if volumes.engine_downloads(deployment) else 0
+    if draft is not None and volumes.downloads_draft(deployment):
         downloaded += draft.least_bytes
-    return budgets.disk_request_bytes(downloaded)
+    return pod_resources.disk_request_bytes(downloaded)
 
 
 def _stated_namespace(metadata: Metadata) -> str:
@@ -158,3 +275,41 @@ def _gated(spec: Spec) -> Iterator[str]:
 
 def _misses_commit(spec: Spec, question: Question) -> bool:
     return question.settings.policy.require_revision == "Warn" and lacks_revision(spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    """The part of administrator and cluster for all resources: models by id beside the built-in
+    ones, settings, the fetcher of configs from the hub, and what the cluster does not serve.
+    """
+
+    catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    fetcher: Fetcher | None = None
+    lacking: tuple[Capability, ...] = ()
+
+
+def resolve_stored(
+    content: Mapping[str, Any],
+    config_text: str | None,
+    administration: Administration,
+    kept_version: str | None = None,
+) -> Subject | tuple[Problem, ...]:
+    """Return the subject of a resource, or the problems that its user must correct.
+
+    ``config_text`` is the text in the ConfigMap of its config, ``kept_version`` the engine's
+    default version that it has had so far.
+    """
+    try:
+        question = Question(
+            resource=read_stored(content),
+            config_text=config_text,
+            kept_version=kept_version,
+            catalogue=administration.catalogue,
+            settings=administration.settings,
+            fetcher=administration.fetcher,
+            lacking=administration.lacking,
+        )
+        return resolve(question)
+    except InputError as error:
+        return error.problems

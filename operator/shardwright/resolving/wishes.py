@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
-from shardwright.engines.engine import ENGINES
-from shardwright.hardware.rdma import RdmaRequest
+from shardwright.engines.registry import ENGINES
+from shardwright.hardware.capabilities import RdmaRequest
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.layout import SearchSpace
 from shardwright.planning.checks import KV_BYTES_PATH, MODEL_LENGTH

@@ -8,7 +8,7 @@ and 400 Gb/s per GPU between nodes, PCIe 4 x16 in an L40S node, NVLink 5 over al
 
 import pytest
 
-from shardwright.api.request import to_request
+from shardwright.api.planner_request import to_request
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.inventory import Pool
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor, Request

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cli.cases import Cases
-from shardwright.cli.predict import answer
+from shardwright.cli.predict import Cases, answer
 
 TABLE = Path(__file__).parents[2] / "data" / "published-formats.csv"
 AWQ: Mapping[str, Any] = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}

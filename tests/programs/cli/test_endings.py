@@ -251,7 +251,7 @@ def test_without_its_libraries_the_operator_says_in_one_line_what_to_install() -
 def test_lists_and_the_version_load_no_planner(words: list[str]) -> None:
     program = (
         f"import sys; from shardwright.cli.main import main; main({words!r}); "
-        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline', 'shardwright.planning'} "
+        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline.assembly', 'shardwright.planning'} "
         "& sys.modules.keys(), file=sys.stderr)"
     )
     _, err = _python("-c", program).communicate(timeout=60)

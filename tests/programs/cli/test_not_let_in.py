@@ -19,7 +19,7 @@ import pytest
 import yaml
 from cryptography.x509 import IPAddress
 
-from shardwright.api.names import API_VERSION
+from shardwright.api.group_version import API_VERSION
 from shardwright.cli import main as entry
 from shardwright.reconcile.record_object import record_key
 from tests.support.builders_cli import Files, a_manifest

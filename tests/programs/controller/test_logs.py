@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.logs import FIELDS, JsonLines
+from shardwright.controller.process_settings import FIELDS, JsonLines
 from shardwright.sinks import in_log
 from tests.support.hostile_text import HOSTILE
 
@@ -160,7 +160,7 @@ def test_a_list_of_the_log_that_is_cut_says_so() -> None:
 def test_a_disk_that_is_full_costs_the_log_and_nothing_else() -> None:
     """What cannot be written is lost; who has said it goes on."""
     say = (
-        "import logging, shardwright.controller.logs as logs; logs.configure('INFO'); "
+        "import logging, shardwright.controller.process_settings as logs; logs.configure('INFO'); "
         "logging.critical('lost')"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from shardwright.controller.ipc import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess, WorkError
 from shardwright.controller.queue import Priority
-from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
-from shardwright.reconcile.work import Work
+from shardwright.reconcile.planner_work import Work
 from tests.harness.waiting import wait_for
 from tests.support.works import Die, Dive, Fail, Grow, Pid, Say, Spin
 
@@ -166,7 +166,7 @@ import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.planner_process import Memo, PlannerProcess
-from shardwright.reconcile.budget import QuestionBudget
+from shardwright.controller.ipc import QuestionBudget
 from tests.support.works import Pid
 
 async def main():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.engines.engine import ENGINES, EngineDefinition
+from shardwright.engines.registry import ENGINES, EngineDefinition
 from shardwright.rendering import programs
 from shardwright.rendering.programs import counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.engines.engine import TENSORRT_LLM, VLLM, EngineDefinition
+from shardwright.engines.registry import TENSORRT_LLM, VLLM, EngineDefinition
 from shardwright.rendering.scripts import (
     RayJoining,
     ScriptPaths,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines.engine import VLLM
+from shardwright.engines.registry import VLLM
 from shardwright.rendering.programs.serving import Watch
 from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for

@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import a_config
 from tests.support.builders_resource import A_COMMIT, A_CONFIG, A_DRAFT, Manifest, a_sharded_model

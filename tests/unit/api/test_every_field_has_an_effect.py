@@ -15,11 +15,11 @@ from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
-from shardwright.pipeline import bundle_for, plan_serving
+from shardwright.pipeline.assembly import bundle_for, plan_serving
 from shardwright.planning.report import Plan
-from shardwright.reconcile.life_rules import life_rules
+from shardwright.reconcile.group import life_rules
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_deployment import a_plan

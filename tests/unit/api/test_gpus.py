@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.gpus import read_gpus
+from shardwright.api.node_settings import read_gpus
 from shardwright.errors import InputError
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.gpus import Gpu, Link, Stated, by_product
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import Stated, by_product
 from shardwright.units import MIB
 from tests.support.builders_nodes import a_node
 

@@ -10,7 +10,7 @@ import pytest
 from shardwright.api.settings import read_settings
 from shardwright.errors import InputError
 from shardwright.rendering.deployment import NetworkRules
-from shardwright.resolving.deployment import network_rules_of
+from shardwright.resolving.intent import network_rules_of
 
 GATEWAY = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "gateway"}}}
 NOT_TESTS = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.request import to_request
+from shardwright.api.planner_request import to_request
 from shardwright.api.resource import parse_manifest
-from shardwright.costs.loading import Storage
+from shardwright.costs.host import Storage
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError
 from shardwright.layouts.layout import SearchSpace

@@ -10,13 +10,12 @@ import pytest
 from pydantic.alias_generators import to_camel
 
 from shardwright.api.admission import NamespaceLimits, UserPolicy
-from shardwright.api.engine import ApiKeyReference
-from shardwright.api.pod import Pod, Resources, TopologySpread
+from shardwright.api.pod_spec import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import Settings, read_settings, with_defaults
-from shardwright.api.spec import Spec
+from shardwright.api.spec import ApiKeyReference, Spec
 from shardwright.errors import InputError
-from shardwright.hardware.stated import Stated
+from shardwright.hardware.gpus import Stated
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 MIRROR = "mirror.example/vllm-openai:v0.33.0"

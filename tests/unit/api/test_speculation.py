@@ -8,9 +8,9 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.modelspec.catalogue import find_model
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import A_HEAD
 from tests.support.builders_resource import A_COMMIT, Manifest, a_sharded_model

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from shardwright import __version__
-from shardwright.cli.arguments import program_name
-from shardwright.cli.connecting import FLAGS
+from shardwright.cli.cluster_arguments import FLAGS
+from shardwright.cli.commands import program_name
 from shardwright.cli.main import COMMANDS, main
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import load_gpus

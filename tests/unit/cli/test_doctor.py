@@ -13,17 +13,17 @@ import pytest
 
 from shardwright import __version__
 from shardwright.api.settings import Settings
-from shardwright.cli.checks import CHECKS, Examined, examine
+from shardwright.cli.diagnosis import Enforcement, Result
 from shardwright.cli.doctor import lines_of
-from shardwright.cli.findings import Enforcement, Result
+from shardwright.cli.doctor_checks import CHECKS, Examined, examine
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
 from shardwright.cli.taking_stock import InstalledOperator, Rights, TakenStock, read_operator
 from shardwright.cli.trial import PROBE, Measured
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import Stated
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import Stated
 from tests.support.builders_cli import a_listed_node
 from tests.support.hostile import ODD_TEXTS
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shardwright.cli.checks import Examined
-from shardwright.cli.findings import Result
+from shardwright.cli.diagnosis import Result
+from shardwright.cli.doctor_checks import Examined
 from shardwright.cli.helm_test import _parser, examined_by
 from shardwright.cluster.client import Client
 from tests.support.scripted_api import Answer, ScriptedApi

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from shardwright.cli.imports.command_line import launch_of
-from shardwright.cli.imports.kinds import ImportOptions, import_object
+from shardwright.cli.imports.objects import ImportOptions, import_object
 from shardwright.cli.main import main
 from shardwright.errors import InputError
 from tests.support.scripted_api import Answer, ScriptedApi

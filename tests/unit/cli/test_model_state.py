@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from shardwright.api.conditions import Reason
-from shardwright.cli.advice import BY_REASON, advice
-from shardwright.cli.model_state import ModelState, read_pods, standing_of
-from shardwright.cli.model_state_text import detail_lines, document, table_lines
+from shardwright.cli.model_state import BY_REASON, ModelState, advice, read_pods, standing_of
 from shardwright.cli.output import print_lines
-from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.cli.status import detail_lines, document, table_lines
+from shardwright.reconcile.group import ROLLBACK_TO
 from shardwright.reconcile.members import Failure
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON

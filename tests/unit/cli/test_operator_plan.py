@@ -9,9 +9,8 @@ import pytest
 from shardwright.cli.operator_plan import FORBIDDEN, UNREADABLE, PlannedCopy, row_of, screen_of_copy
 from shardwright.cli.plan_forms import plans_at_a_glance
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.reporting.due import Due
 from shardwright.reporting.explanation import Fact
-from shardwright.reporting.screen import Screen
+from shardwright.reporting.screen import Due, Screen
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_snapshot import Operator

@@ -9,15 +9,15 @@ import jsonschema
 import pytest
 import yaml
 
-from shardwright.api.names import API_VERSION
-from shardwright.cli.checks import examine
-from shardwright.cli.diff_text import difference_document
+from shardwright.api.group_version import API_VERSION
+from shardwright.cli.diff import difference_document
 from shardwright.cli.doctor import document as diagnosis
+from shardwright.cli.doctor_checks import examine
 from shardwright.cli.main import main
 from shardwright.cli.model_state import read_pods, standing_of
-from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
+from shardwright.cli.status import document
 from shardwright.cli.taking_stock import TakenStock
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.revisions import revisions_of

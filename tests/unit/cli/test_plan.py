@@ -11,8 +11,8 @@ import yaml
 
 from shardwright.api.published import Status
 from shardwright.cli.main import main
+from shardwright.rendering.bundle import CONTENT_HASH, content_hash
 from shardwright.rendering.fetch_job import config_name
-from shardwright.rendering.hashing import CONTENT_HASH, content_hash
 from tests.support.builders_cli import DUMPS, Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
@@ -405,8 +405,7 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
     """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
     from shardwright.api.record import PlanRecord  # noqa: PLC0415 - only here
-    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415 - only here
-    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415 - only here
+    from shardwright.reconcile.record_object import SigningKeys, record_object  # noqa: PLC0415 - only here
     from shardwright.rendering.deployment import Owner  # noqa: PLC0415 - only here
     from tests.support.builders_reporting import a_reported_plan  # noqa: PLC0415 - only here
 

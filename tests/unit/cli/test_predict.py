@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shardwright.cli.main import main
-from shardwright.engines.known import BY_LOWER_NAME
+from shardwright.engines.registry import BY_LOWER_NAME
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.stored import STORED
+from shardwright.modelspec.computed import STORED
 from tests.support.builders_plan import CONFIGS
 
 CASE: dict[str, Any] = {

@@ -13,8 +13,13 @@ import pytest
 
 from shardwright import __version__
 from shardwright.api.record import PlanRecord
-from shardwright.cli.diff import as_stored, changed_fields, outcome_by_dry_run
-from shardwright.cli.diff_text import difference_document, difference_lines
+from shardwright.cli.diff import (
+    as_stored,
+    changed_fields,
+    difference_document,
+    difference_lines,
+    outcome_by_dry_run,
+)
 from shardwright.cli.live_models import LiveModel
 from shardwright.cli.rehearsal import (
     Fate,
@@ -27,9 +32,9 @@ from shardwright.cli.rehearsal import (
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError
 from shardwright.reconcile.drift import LIST_KEYS
-from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.group import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.resolving.subject import Subject
 from tests.support import scripted_api as scripted
 from tests.support.builders_live import a_live_model, around

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cli.removals import removed_fields
+from shardwright.cli.changed_values import removed_fields
 
 OURS: dict[str, Any] = {
     "f:metadata": {"f:labels": {"f:ours": {}}},

@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.cli.main import main
 from shardwright.cli.rollout import print_history, shown_revisions
-from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.group import ROLLBACK_TO
 from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import Saying, read_revision, revisions_of
 from tests.support.builders_live import a_live_model

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from shardwright.cli import trial
-from shardwright.cli.findings import Enforcement
+from shardwright.cli.diagnosis import Enforcement
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import NETWORK_POLICIES, Resource

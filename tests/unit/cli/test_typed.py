@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.cli.arguments import build_parser
+from shardwright.cli.commands import build_parser
 from shardwright.cli.main import main
 from shardwright.cli.named_gpus import AS_NEEDED, nodes_of, read_named_gpus
 from shardwright.cli.size import ABOUT_SLICES, ABOUT_USUAL, USUAL
 from shardwright.cli.surroundings import read_nodes
 from shardwright.errors import InputError
-from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import catalogue_ids, load_gpus, search_ids
+from shardwright.hardware.topology import DomainKind
 from tests.support.builders_cli import Files, a_manifest
 
 Capture = pytest.CaptureFixture[str]

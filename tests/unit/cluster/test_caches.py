@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from shardwright.cluster.caches import EVERYTHING, Caches, Scope
+from shardwright.cluster.ledger import Ledger
 from shardwright.cluster.reader import Timing
 from shardwright.cluster.store import Changes, Store
 from shardwright.cluster.streams import Trouble
 from shardwright.hardware.inventory import KnownPods
-from shardwright.reconcile.ledger import Ledger
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, a_refused_reply, line

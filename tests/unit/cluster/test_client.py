@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Meters
+from shardwright.cluster.reports import write_status
 from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
-from shardwright.cluster.status import write_status
 from tests.support.scripted_api import Answer, serving
 
 BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "0"),))

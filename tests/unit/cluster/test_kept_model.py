@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardwright.cluster.kept_model import ANNOTATION_MAX_LENGTH, project_model
+from shardwright.cluster.sources import ANNOTATION_MAX_LENGTH, project_model
 from tests.support.builders_resource import A_CONFIG
 
 METADATA = {"namespace": "models", "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.reviews import AUDIENCE, may_read
+from shardwright.cluster.permissions import AUDIENCE, may_read
 from tests.support.scripted_api import Answer, serving
 
 WHO = {"username": "prometheus", "uid": "u", "groups": ["monitoring"], "extra": {"pod": ["p"]}}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.cluster.overfull import CHILD_MAX_BYTES
 from shardwright.cluster.resources import SERVICES, STATEFUL_SETS
 from shardwright.cluster.sources import (
+    CHILD_MAX_BYTES,
     ConfigMapFacts,
     PodFacts,
     node_source,
@@ -21,10 +21,9 @@ from shardwright.cluster.sources import (
     project_node,
     project_pod,
 )
-from shardwright.hardware.bare import BareNode
+from shardwright.hardware.gpus import NONE
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import GpuUsage, read_node
-from shardwright.hardware.stated import NONE
+from shardwright.hardware.nodes import BareNode, GpuUsage, read_node
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import controller_uid
 from tests.support.builders_nodes import a_node

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from shardwright.cluster.ssh_key import key_pair
+from shardwright.cluster.writer import key_pair
 
 
 def test_the_public_line_is_that_of_the_private_key() -> None:

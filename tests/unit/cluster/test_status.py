@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.cluster.status import merge_patch
+from shardwright.cluster.reports import merge_patch
 
 objects = st.recursive(
     st.dictionaries(

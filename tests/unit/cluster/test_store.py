@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.cluster.handover import Change
+from shardwright.cluster.ledger import Ledger
 from shardwright.cluster.sources import PodFacts
 from shardwright.cluster.store import Changes, Store
 from shardwright.hardware.devices import DeviceUsage, read_device_class, read_slice
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import Reservation, read_node
-from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.harness.gpu_devices import DRIVER, a_device_class, a_slice
 from tests.support.builders_nodes import a_node, an_mi300x_node, bare_node

@@ -6,9 +6,8 @@ from time import monotonic
 
 import pytest
 
-from shardwright.cluster.calls import Call, Urgency
+from shardwright.cluster.calls import Call, Gate, RequestLimits, Urgency
 from shardwright.cluster.resources import EVENTS, SHARDED_MODELS, STATEFUL_SETS, Resource
-from shardwright.cluster.throttle import Gate, RequestLimits
 from tests.support.clocks import Clock
 
 MANY = RequestLimits(qps=1e6, burst=1000)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.cluster.access import named_in_kubeconfig, open_connection
 from shardwright.cluster.calls import Call
 from shardwright.cluster.connection import AccessError, Connection, LoginError
 from shardwright.cluster.resources import NODES
 from shardwright.cluster.transport import Transport
-from shardwright.cluster.user_access import named_in_kubeconfig, open_connection
 
 
 def _write(folder: Path, name: str, **parts: Any) -> str:

@@ -11,20 +11,20 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
-from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX
+from shardwright.api.resource import CONFIG_MAX_BYTES, DEPTH_MAX
 from shardwright.cluster.resources import PODS
 from shardwright.controller.cluster_cache import ClusterCache
 from shardwright.controller.fair_lock import FairLock
+from shardwright.controller.full_objects import ResolveCache
+from shardwright.controller.ipc import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.plan_broker import REFUSED_SECONDS, PlanBroker
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.resolve_cache import ResolveCache
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.planner_work import MakePlan, Work
 from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.work import MakePlan, Work
-from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import NAMESPACE, run, serving, synced

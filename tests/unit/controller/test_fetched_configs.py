@@ -16,9 +16,8 @@ from shardwright.cluster.resources import CONFIG_MAPS, JOBS
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.queue import Key
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
-from shardwright.reconcile.fetched import LATER_SECONDS
-from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.fetched import LATER_SECONDS, SIGNATURE, fetched_config
+from shardwright.reconcile.record_object import SigningKeys
 from shardwright.rendering.deployment import Owner
 from tests.harness.api import Manifest
 from tests.support.builders_deployment import a_hub_fetch

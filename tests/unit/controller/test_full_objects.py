@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
+from shardwright.api.resource import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.cluster.sources import project_model
 from shardwright.controller.cluster_cache import ClusterCache
 from shardwright.controller.full_objects import ChangedError, FullModels
 from shardwright.controller.plan_broker import PlanBroker

@@ -14,17 +14,17 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from shardwright.controller.exposition import Encode, Exposition
-from shardwright.controller.health import Health
 from shardwright.controller.http_server import (
     LONGEST_REQUEST_BYTES,
     MOST_CONNECTIONS,
+    Encode,
+    Exposition,
     HttpServer,
     in_slices,
     listening_socket,
 )
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.servers import scraped
+from shardwright.controller.servers import Health, scraped
 from tests.support.clocks import Clock
 
 
@@ -277,7 +277,7 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, scrapes = Clock(), Scrapes()
-    monkeypatch.setattr("shardwright.controller.exposition.monotonic", clock)
+    monkeypatch.setattr("shardwright.controller.http_server.monotonic", clock)
 
     def scrape(encode: Encode) -> bytes:
         clock.now += 0.7

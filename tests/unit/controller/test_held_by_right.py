@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import pytest
 
 from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
+from shardwright.controller.ipc import Failed
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
 from shardwright.hardware.inventory import KnownPods
-from shardwright.reconcile.budget import Failed
+from shardwright.reconcile.planner_work import Work
 from shardwright.reconcile.publish import BARRED_SECONDS
-from shardwright.reconcile.work import Work
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.inline import Inline
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from shardwright.controller.ipc import SharedValues
 from shardwright.hardware.pools import build_inventory
 from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.planner_work import MakePlan, Planned, Resolve, Stock
 from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock
-from shardwright.resolving.stored import Administration
-from shardwright.resolving.subject import Subject
+from shardwright.resolving.subject import Administration, Subject
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import LARGE, a_subject, h100_facts
 

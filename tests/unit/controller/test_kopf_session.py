@@ -4,7 +4,7 @@ import asyncio
 
 import kopf
 
-from shardwright.controller.kopf_session import Logins
+from shardwright.controller.watches import Logins
 
 
 async def _given(*asked: kopf.ConnectionInfo) -> list[bool]:

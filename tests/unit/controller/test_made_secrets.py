@@ -10,7 +10,7 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import PODS, SECRETS
 from shardwright.controller.queue import Key
 from shardwright.reconcile.members import mounted_secrets
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys
 from shardwright.rendering.names import made_secret
 from tests.harness.api import Manifest
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, synced

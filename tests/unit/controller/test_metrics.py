@@ -12,8 +12,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Exclusion, Report
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.members import Failure, GroupState, Situation
 from tests.support.builders_deployment import a_plan
 
 KEY = ("models", "llama")

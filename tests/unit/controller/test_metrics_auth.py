@@ -13,8 +13,7 @@ from http import HTTPStatus
 import pytest
 
 from shardwright.cluster.calls import ApiError
-from shardwright.controller.exposition import Exposition
-from shardwright.controller.http_server import HttpServer
+from shardwright.controller.http_server import Exposition, HttpServer
 from shardwright.controller.metrics_auth import (
     REMEMBERED_MAX,
     REMEMBERED_SECONDS,

@@ -13,9 +13,9 @@ from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import NotLeadingError
 from shardwright.cluster.resources import PODS
 from shardwright.controller.operator import Operator
-from shardwright.controller.options import parse_options
+from shardwright.controller.operator_options import parse_options
 from shardwright.errors import InputError
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys
 from tests.harness.waiting import wait_for
 from tests.support.scripted_api import Answer, ScriptedApi
 

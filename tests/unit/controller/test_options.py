@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.cluster.client import RequestLimits
 from shardwright.cluster.leases import LeaseTimings
-from shardwright.controller.options import parse_options
+from shardwright.controller.operator_options import parse_options
 
 
 @pytest.fixture(autouse=True)

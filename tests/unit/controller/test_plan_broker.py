@@ -14,11 +14,11 @@ from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.errors import InputError, Problem
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.snapshot import Ask
-from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.reviews import PLANS_AUDIENCE
+from shardwright.cluster.permissions import PLANS_AUDIENCE
 from shardwright.controller import plans
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.plans import Plans, Sources, listed

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.preemption import Preemption
 from shardwright.controller.queue import Priority
+from shardwright.controller.queue_workers import Preemption
 from tests.support.builders_operator import serving
 from tests.support.memory_api import nothing
 

@@ -22,7 +22,7 @@ from shardwright.controller.observations import Observation
 from shardwright.controller.planner_process import WorkError
 from shardwright.controller.queue import Priority, Requeue
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
-from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.group import ROLLBACK_TO
 from shardwright.reconcile.next_step import Step, next_step
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing

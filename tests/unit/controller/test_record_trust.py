@@ -15,8 +15,7 @@ from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.controller.queue import Key
-from shardwright.reconcile.record_object import SIGNATURE_KEY
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SIGNATURE_KEY, SigningKeys
 from tests.harness.api import Manifest
 from tests.support.builders_operator import NAMESPACE, Parts, run, serving
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.overfull import CHILD_MAX_BYTES
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.sources import CHILD_MAX_BYTES
 from shardwright.controller.cluster_cache import NOTHING, Dependencies
 from shardwright.controller.event_handlers import TURN_SECONDS
 from shardwright.controller.queue import Key, Priority, Requeue
 from shardwright.controller.queue_workers import NotAllTakenError
 from shardwright.controller.snapshots import Snapshots
-from shardwright.reconcile.life_rules import RESTART
+from shardwright.reconcile.group import RESTART
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 

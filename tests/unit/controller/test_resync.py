@@ -11,8 +11,7 @@ import pytest
 from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS, Resource
-from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY, SigningKeys
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 from tests.support.builders_resource import a_sharded_model
 from tests.support.memory_api import MemoryApi, nothing

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from shardwright.controller import starting
-from shardwright.controller.interpreter import MADE_BETWEEN_SEARCHES, SWITCH_SECONDS
-from shardwright.controller.main import main
-from shardwright.controller.options import parse_options
+from shardwright.controller.__main__ import main
+from shardwright.controller.operator_options import parse_options
+from shardwright.controller.process_settings import MADE_BETWEEN_SEARCHES, SWITCH_SECONDS
 
 Capture = pytest.CaptureFixture[str]
 

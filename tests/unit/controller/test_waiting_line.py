@@ -13,13 +13,13 @@ import pytest
 from shardwright.controller.event_handlers import TURN_SECONDS, EventHandlers
 from shardwright.controller.queue import Key, Queue
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import Supply
+from shardwright.pipeline.assembly import Supply
+from shardwright.pipeline.replanning import Replanned
 from shardwright.planning.report import WaysOut
 from shardwright.planning.ways_out import Holder
-from shardwright.reconcile import planner_answers
+from shardwright.reconcile import planner_work
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import BACKFILL_SECONDS
-from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import LARGE
@@ -206,7 +206,7 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked_out: list[Inventory] = []
-    work_out = planner_answers.with_ways_out
+    work_out = planner_work.with_ways_out
 
     def counted(
         subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
@@ -214,7 +214,7 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
         worked_out.append(supply.inventory)
         return work_out(subject, ask, supply, made, holders)
 
-    monkeypatch.setattr(planner_answers, "with_ways_out", counted)
+    monkeypatch.setattr(planner_work, "with_ways_out", counted)
     large = desk.add("large", **LARGE)
     desk.hold(desk.names[0], 4)
 

@@ -17,7 +17,7 @@ import pytest
 
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
-from shardwright.cluster.kept_model import project_model
+from shardwright.cluster.sources import project_model
 from shardwright.controller.watches import Watches
 from tests.harness.fault_proxy import Fault, FaultProxy, When
 from tests.support.scripted_api import Answer, ScriptedApi

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.adapters import stage_adapter_bytes
-from shardwright.costs.limits import limits_to_try
 from shardwright.costs.memory import ReplicaMemory
-from shardwright.costs.overheads import Device, LoadedStage, overhead_bytes
-from shardwright.costs.weights import load_bytes_per_node
-from shardwright.costs.workload import Workload
+from shardwright.costs.weight_bytes import load_bytes_per_node
+from shardwright.costs.working_memory import (
+    Device,
+    LoadedStage,
+    overhead_bytes,
+    stage_adapter_bytes,
+)
+from shardwright.costs.workload import Workload, limits_to_try
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import AdapterSlots, EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import AdapterSlots, EngineTraits, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_model, vllm_traits
 from tests.support.held_memory import replica_memory

@@ -3,7 +3,7 @@
 import pytest
 
 from shardwright.costs.coefficients import NAMES, Coefficients, band_of, coefficients_of
-from shardwright.engines.known import BY_LOWER_NAME, traits_of
+from shardwright.engines.registry import BY_LOWER_NAME, traits_of
 
 ENGINES = sorted(BY_LOWER_NAME.values())
 FITTED = [

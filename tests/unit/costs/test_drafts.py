@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.activations import activation_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_load_bytes, draft_weight_bytes
 from shardwright.costs.estimates import Estimate
 from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.kvcache import kv_cache
-from shardwright.costs.limits import Limits
-from shardwright.costs.workload import Workload
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.costs.working_memory import activation_bytes
+from shardwright.costs.workload import Limits, Workload
+from shardwright.layouts.layout import Candidate, Drafter, EngineTraits, Layout
 from shardwright.layouts.placing import place
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
 from tests.support.builders_model import a_config, catalogued
 from tests.support.builders_plan import a_model, a_pool, vllm_traits
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimator import Estimator, estimate
-from shardwright.costs.loading import Storage, loading_time
+from shardwright.costs.host import Storage, loading_time
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
-from shardwright.rendering.budgets import start_budget
+from shardwright.rendering.pod_resources import start_budget
 from tests.support.builders_plan import (
     a_model,
     a_pool,

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.kvcache import NULL_BLOCKS, kv_bytes_per_token, kv_cache
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import Remainder
+from shardwright.layouts.layout import Layout, Remainder
 from tests.support.builders_model import a_config, a_small_model, catalogued, oracle_traits
 from tests.support.oracle import CacheCase, OracleCase, cache_cases, oracle_cases
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.limits import Limits, default_batch, limits_to_try
-from shardwright.costs.workload import Workload
+from shardwright.costs.workload import Limits, Workload, default_batch, limits_to_try
 from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.traits import EngineOverrides
+from shardwright.layouts.layout import EngineOverrides
 from tests.support.builders_plan import vllm_traits
 
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)

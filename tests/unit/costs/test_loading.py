@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwright.costs.loading import SPEEDS, UNKNOWN_STORAGE, LoadingTime, Storage, loading_time
+from shardwright.costs.host import SPEEDS, UNKNOWN_STORAGE, LoadingTime, Storage, loading_time
 
 
 @pytest.mark.parametrize("storage", Storage)

@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.activations import activation_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES
-from shardwright.costs.limits import Limits, requests_per_replica
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
-from shardwright.costs.overheads import LOADING_RESIDUE, Device
-from shardwright.costs.workload import Workload
+from shardwright.costs.working_memory import LOADING_RESIDUE, Device, activation_bytes
+from shardwright.costs.workload import Limits, Workload, requests_per_replica
 from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.model_spec import LatentAttention, ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB
 from tests.support.builders_model import catalogued
 from tests.support.builders_plan import CONFIGS, a_model, vllm_traits

@@ -2,8 +2,7 @@
 
 import pytest
 
-from shardwright.costs.limits import Limits
-from shardwright.costs.overheads import (
+from shardwright.costs.working_memory import (
     LOADING_RESIDUE,
     Device,
     LoadedStage,
@@ -11,9 +10,9 @@ from shardwright.costs.overheads import (
     captured_batches,
     overhead_bytes,
 )
+from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineOverrides
+from shardwright.layouts.layout import EngineOverrides, Layout
 from shardwright.units import GIB
 from tests.support.builders_plan import vllm_traits
 from tests.support.parts import with_parts

@@ -10,7 +10,7 @@ from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import NETWORK_EFFICIENCY
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.estimator import Estimator, estimate
-from shardwright.costs.serving import UNEVEN_STEPS, serve
+from shardwright.costs.speed import UNEVEN_STEPS, serve
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout

@@ -2,10 +2,10 @@
 
 import pytest
 
-from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
+from shardwright.costs.weight_bytes import load_bytes_per_node, stage_weight_parts
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.model_spec import PipelineRole
 from shardwright.modelspec.quantized import apply_quantization
-from shardwright.modelspec.spec import PipelineRole
 from tests.support.builders_model import a_moe, a_small_model, catalogued, oracle_traits
 from tests.support.held_memory import stage_weight_bytes
 from tests.support.oracle import STRICTER_THAN_VLLM, OracleCase, oracle_cases

@@ -4,10 +4,10 @@ and expert weights.
 
 import pytest
 
-from shardwright.costs.weights import stage_weight_parts
+from shardwright.costs.weight_bytes import stage_weight_parts
 from shardwright.costs.work import AttentionWork, ModelWork, StageWork
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.spec import LatentAttention, ModelSpec, RecurrentAttention
+from shardwright.modelspec.model_spec import LatentAttention, ModelSpec, RecurrentAttention
 from tests.support.builders_model import a_moe, a_small_model, catalogued, oracle_traits
 from tests.support.builders_plan import a_model as a_known_model
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.schema import spec_schema
-from shardwright.engines.serving import Serving
+from shardwright.engines.launch import Serving
 from shardwright.engines.vllm.arguments import serve_arguments
 from shardwright.engines.vllm.policy import RULES
 from shardwright.layouts.layout import Layout

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shardwright.engines.engine import ENGINES
-from shardwright.layouts.traits import EngineTraits
+from shardwright.engines.registry import ENGINES
+from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import known_ids
 from tests.support.builders_model import catalogued
 

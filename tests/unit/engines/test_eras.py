@@ -4,8 +4,7 @@ string.
 
 import pytest
 
-from shardwright.engines.vllm.eras import ERAS, era_of
-from shardwright.engines.vllm.traits import traits
+from shardwright.engines.vllm.traits import ERAS, era_of, traits
 
 
 @pytest.mark.parametrize(

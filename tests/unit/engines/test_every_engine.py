@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 import shardwright
-from shardwright.api.engine import Engine
-from shardwright.engines.engine import ENGINES, EngineDefinition
+from shardwright.api.spec import Engine
+from shardwright.engines.registry import ENGINES, EngineDefinition
 
 PACKAGE = Path(shardwright.__file__).parent
 MODULES = ("arguments", "environment", "policy", "releases", "traits")

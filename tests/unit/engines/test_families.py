@@ -3,7 +3,7 @@
 import pytest
 
 from shardwright.engines.options import check_arguments
-from shardwright.engines.vllm.families import FAMILIES, ParserFamily, family_arguments, family_of
+from shardwright.engines.vllm.arguments import FAMILIES, ParserFamily, family_arguments, family_of
 from shardwright.engines.vllm.policy import RULES
 
 FOUND = {

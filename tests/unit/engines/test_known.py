@@ -4,9 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from shardwright.engines.known import BY_LOWER_NAME, traits_of
-from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import (
+from shardwright.engines.registry import BY_LOWER_NAME, traits_of
+from shardwright.layouts.layout import (
     BatchRules,
     CutRules,
     EngineOptions,
@@ -14,6 +13,7 @@ from shardwright.layouts.traits import (
     MemoryRules,
     Repeats,
 )
+from shardwright.layouts.stages import split_layers
 
 ENGINES = sorted(BY_LOWER_NAME.values())
 NO_FIGURES = {"runs_on", "image", "unproven", "proven_first"}

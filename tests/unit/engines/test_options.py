@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import option_tables, options
-from shardwright.engines.engine import check_admission
+from shardwright.engines import options, policy
+from shardwright.engines.registry import check_admission
 from shardwright.engines.vllm.policy import POLICY, RULES
 from tests.support.command_lines import read_arguments
 from tests.support.option_values import check_value
@@ -17,7 +17,7 @@ VERSIONS = RULES.tables.versions
 argument_list = partial(options.argument_list, rules=RULES)
 check_arguments = partial(options.check_arguments, rules=RULES)
 check_features = partial(options.check_features, rules=RULES)
-option_table = partial(option_tables.option_table, tables=RULES.tables)
+option_table = partial(policy.option_table, tables=RULES.tables)
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(encoding="utf-8")

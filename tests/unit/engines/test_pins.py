@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from shardwright.engines import options
-from shardwright.engines.pins import Pins, read_pins
+from shardwright.engines.options import Pins, read_pins
 from shardwright.engines.vllm.policy import POLICY, RULES
-from shardwright.layouts.traits import EngineOverrides
+from shardwright.layouts.layout import EngineOverrides
 
 check_arguments = partial(options.check_arguments, rules=RULES)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import option_tables, options, versions
-from shardwright.engines.engine import TENSORRT_LLM, check_admission
-from shardwright.engines.serving import Serving
+from shardwright.engines import options, policy, versions
+from shardwright.engines.launch import Serving
+from shardwright.engines.registry import TENSORRT_LLM, check_admission
 from shardwright.engines.trtllm import arguments as trtllm
 from shardwright.engines.trtllm.policy import POLICY, RULES
 from shardwright.errors import Problem
@@ -21,7 +21,7 @@ from tests.support.option_values import check_value
 check_arguments = partial(options.check_arguments, rules=RULES)
 check_features = partial(options.check_features, rules=RULES)
 engine_version = partial(versions.engine_version, releases=TENSORRT_LLM.releases)
-option_table = partial(option_tables.option_table, tables=RULES.tables)
+option_table = partial(policy.option_table, tables=RULES.tables)
 
 LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]

@@ -1,7 +1,7 @@
 """vLLM's traits."""
 
 from shardwright.engines.vllm.traits import traits
-from shardwright.layouts.traits import Remainder
+from shardwright.layouts.layout import Remainder
 
 
 def test_the_figures_are_those_of_the_engine() -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.hardware.bare import BareNode, bare_node
 from shardwright.hardware.devices import ClaimedDevices, NodeDevices
-from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import NONE
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import build_inventory, read_node
-from shardwright.hardware.stated import NONE
+from shardwright.hardware.nodes import BareNode, bare_node, build_inventory, read_node
+from shardwright.hardware.topology import DomainKind
 from shardwright.hardware.untrusted import raw_node
 from shardwright.units import MIB
 from tests.harness.gpu_devices import H100, without_plugin

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.domains import Domain, DomainKind, read_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import Domain, DomainKind, read_path
 from tests.support.builders_nodes import (
     RACK_UUID,
     a_gb200_rack,

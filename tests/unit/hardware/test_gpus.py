@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from shardwright.hardware.gpus import Link, find_gpu, load_gpus
-from shardwright.hardware.instances import load_instances
+from shardwright.hardware.topology import load_instances
 from shardwright.units import GIB, MIB, TERA
 
 ROWS = tuple(

@@ -4,8 +4,8 @@ import pytest
 
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
-from shardwright.hardware.networks import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
 from tests.support.builders_nodes import a_node, an_l40s_node, an_mi300x_node
 
 RDMA = {"rdma/ib": "1k"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIB, MIB
 from tests.support.builders_nodes import (
     DUMPS,

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.facts import NodeFacts, is_held
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
-from shardwright.hardware.pods import is_held
 from tests.support.builders_nodes import a_node, a_pod_holding, an_mi300x_node
 
 

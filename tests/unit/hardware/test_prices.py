@@ -7,9 +7,8 @@ from importlib import resources
 
 import pytest
 
-from shardwright.hardware.gpus import Gpu, load_gpus
-from shardwright.hardware.instances import load_instances
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
+from shardwright.hardware.gpus import Gpu, GpuPrice, PriceBasis, load_gpus, relative_price
+from shardwright.hardware.topology import load_instances
 
 ROWS = list(
     csv.DictReader(

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.capabilities import Capability, RdmaMode, RdmaRequest, Reach
 from shardwright.hardware.inventory import Pool
-from shardwright.hardware.networks import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
-from shardwright.hardware.rdma import RdmaMode, RdmaRequest, Reach
+from shardwright.hardware.topology import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
 from tests.support.builders_nodes import a_node, inventory_of
 
 NONE = RdmaRequest(mode=RdmaMode.NONE)

@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.gpus import load_gpus
+from shardwright.hardware.facts import GpuUsage, NodeFacts, read_pod
+from shardwright.hardware.gpus import Stated, load_gpus, relative_price
 from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import build_inventory
-from shardwright.hardware.prices import relative_price
 from shardwright.hardware.scheduling import PodTerms
-from shardwright.hardware.slices import slice_of
-from shardwright.hardware.stated import Stated
+from shardwright.hardware.suitability import slice_of
 from shardwright.units import MIB
 from tests.support.builders_nodes import a_dumped_node, a_gke_node, a_node, bare_node
 

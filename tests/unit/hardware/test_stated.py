@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.domains import Domain, DomainKind
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import NODE_SET, NONE, Stated
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import NODE_SET, NONE, Stated
+from shardwright.hardware.topology import Domain, DomainKind
 from tests.support.builders_nodes import RACK_UUID, a_gb200_rack, a_node
 
 PREFIX = "shardwright.node-restriction.kubernetes.io/"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.domains import Domain, DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import Domain, DomainKind
 from shardwright.units import GIB, MIB
 from tests.support.builders_nodes import RACK_UUID, a_gke_node, a_node, an_mi300x_node, bare_node
 

@@ -11,10 +11,10 @@ import pytest
 from cryptography.x509 import IPAddress
 
 from shardwright.errors import InputError, Problem
-from shardwright.hub import checkpoint, transport
+from shardwright.hub import checkpoint, transfer
 from shardwright.hub.checkpoint import Checkpoint, fetch
 from shardwright.hub.places import Hub
-from shardwright.hub.refusals import HubUnavailableError
+from shardwright.hub.transfer import HubUnavailableError
 from tests.support.builders_model import a_config
 from tests.support.certificates import self_signed
 from tests.support.loopback_hub import (
@@ -295,7 +295,7 @@ def test_an_answer_that_does_not_end_is_waited_for_only_so_long(
 
 
 def test_silence_ends_an_answer(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(transfer, "SILENCE_SECONDS", 0.1)
     over = Event()
 
     def nothing(_: Handler) -> None:

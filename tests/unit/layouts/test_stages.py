@@ -2,8 +2,8 @@
 
 import pytest
 
+from shardwright.layouts.layout import Remainder
 from shardwright.layouts.stages import balanced_partition, split_layers
-from shardwright.layouts.traits import Remainder
 from tests.support.builders_plan import a_model
 
 

@@ -19,7 +19,7 @@ from shardwright.modelspec.checkpoint_files import (
     problem_handed_over,
     read_handover,
 )
-from shardwright.modelspec.parse import MAX_CONFIG_BYTES
+from shardwright.modelspec.config_json import MAX_CONFIG_BYTES
 from tests.support.builders_model import a_config
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -14,8 +14,8 @@ from shardwright.modelspec.computed import (
     with_whole_towers,
     without_towers,
 )
+from shardwright.modelspec.model_spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 
 
 def a_known_model(name: str) -> ModelSpec:

@@ -11,8 +11,8 @@ from shardwright.errors import InputError
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.eagle import read_eagle
+from shardwright.modelspec.model_spec import GroupedAttention, LatentAttention, ModelSpec
 from shardwright.modelspec.read import read_predictor
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, ModelSpec
 from tests.support.builders_model import A_HEAD
 from tests.support.builders_plan import vllm_traits
 from tests.support.held_memory import stage_weight_bytes

@@ -7,8 +7,7 @@ import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
     DenseFeedForward,
     ExpertFeedForward,
     GroupedAttention,
@@ -17,6 +16,7 @@ from shardwright.modelspec.spec import (
     PipelineRole,
     RecurrentAttention,
 )
+from shardwright.modelspec.read import read_model
 from tests.support.builders_model import a_config, catalogued, window
 from tests.support.oracle import LOOSE
 

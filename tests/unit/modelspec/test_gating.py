@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from shardwright.api.weights import MODEL_ID
-from shardwright.modelspec.gating import Gating, RepositoryGate, gate_of
+from shardwright.api.weights_source import MODEL_ID
+from shardwright.modelspec.catalogue import Gating, RepositoryGate, gate_of
 
 TABLE = files("shardwright.modelspec").joinpath("gating.csv").read_text("utf-8")
 ROWS = tuple(csv.DictReader(TABLE.splitlines()))

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.parse import (
+from shardwright.modelspec.config_json import (
     MAX_CONFIG_BYTES,
     MAX_CONFIG_DEPTH,
     check_depth,

@@ -6,11 +6,11 @@ import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.modelopt import with_quantization_file
-from shardwright.modelspec.modules import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
+from shardwright.modelspec.model_spec import ModelSpec, WeightFormat
+from shardwright.modelspec.quantization import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, WeightFormat
+from shardwright.modelspec.toolkits import with_quantization_file
 from tests.support.builders_model import a_config, a_moe, a_small_model, catalogued
 
 BF16 = WeightFormat(name="bf16", bits=16)

@@ -9,8 +9,7 @@ import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model, known_ids
-from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
     DenseFeedForward,
     ExpertFeedForward,
     GroupedAttention,
@@ -18,6 +17,7 @@ from shardwright.modelspec.spec import (
     Layer,
     Split,
 )
+from shardwright.modelspec.read import read_model
 from tests.support.builders_model import (
     a_config,
     a_moe,

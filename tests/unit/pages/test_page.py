@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from shardwright.cli.main import main
-from shardwright.pages.figures import COUNT, SECONDS, at
+from shardwright.pages.document import COUNT, SECONDS, at
 from shardwright.pages.page import plan_page
 from tests.support import example_fleet
 from tests.support.builders_cli import Files, a_listed_node, a_manifest

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import AdapterSlots
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.layout import AdapterSlots, Layout
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems

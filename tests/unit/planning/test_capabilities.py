@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.capabilities import Capability, RdmaRequest
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.rdma import RdmaRequest
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request

@@ -12,7 +12,7 @@ from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
-from shardwright.hardware.slices import slice_of
+from shardwright.hardware.suitability import slice_of
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.checks import Judge, Verdict, image_violations, limit_violations

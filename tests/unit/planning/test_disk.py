@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
+from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.planning.report import Exclusion, NoPlan, Plan, Report
-from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
 from tests.support.builders_subject import LARGE, a_subject, plan_of, stock

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.layouts.layout import Drafter, EngineTraits, Layout
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems

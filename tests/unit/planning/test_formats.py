@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from shardwright.hardware.gpus import load_gpus
+from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.formats import dtype_problems
+from shardwright.planning.engine_limits import dtype_problems
 from tests.support.builders_plan import CONFIGS, vllm_traits
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.engine import Engine
 from shardwright.api.settings import Settings
+from shardwright.api.spec import Engine
 from shardwright.layouts.layout import Layout
-from shardwright.pipeline import plan_serving, without_barring
-from shardwright.planning.left_out import FIELDS_TRIED, SHOWN, FieldPaths, Offer, fitting
+from shardwright.pipeline.assembly import plan_serving, without_barring
 from shardwright.planning.report import Benefit, NoPlan, Plan, WithoutFields
 from shardwright.planning.sentences import ways_sentence, without_sentence
-from shardwright.resolving.question import Question
+from shardwright.planning.ways_out import FIELDS_TRIED, SHOWN, FieldPaths, Offer, fitting
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_mi300x_node, h100_nodes
 from tests.support.builders_plan import a_pool

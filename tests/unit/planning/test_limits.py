@@ -7,8 +7,7 @@ import math
 import pytest
 
 from shardwright.costs.estimates import Performance, TimeShare
-from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.request import Statistic
+from shardwright.planning.request import Statistic, tpot_seconds, ttft_seconds
 
 
 def _speed(*, waiting: float = 0.0, prompts: float = 0.0, running: int = 17) -> Performance:

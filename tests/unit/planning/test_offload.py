@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shardwright.documents import plan_document
-from shardwright.extra_groups import extra_groups
-from shardwright.pipeline import plan_serving
-from shardwright.planning.offload import HostCache
+from shardwright.pipeline.assembly import plan_serving
+from shardwright.pipeline.documents import plan_document
+from shardwright.pipeline.extra_groups import extra_groups
+from shardwright.pipeline.plan_cache import PlanCache
+from shardwright.planning.node_storage import HostCache
 from shardwright.planning.report import Exclusion, NoPlan, Plan, Report
-from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
 from tests.support.builders_subject import LARGE, a_subject, plan_of, stock

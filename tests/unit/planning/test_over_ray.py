@@ -2,9 +2,8 @@
 do in one pod.
 """
 
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.layouts.placing import place
-from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan

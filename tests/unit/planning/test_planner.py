@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.hardware.gpus import load_gpus
+from shardwright.hardware.capabilities import RdmaMode, Reach
+from shardwright.hardware.gpus import GpuPrice, PriceBasis, load_gpus, relative_price
 from shardwright.hardware.inventory import Inventory, KnownPods, Pool
-from shardwright.hardware.networks import TCP_LATENCY_SECONDS
-from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
-from shardwright.hardware.rdma import RdmaMode, Reach
-from shardwright.layouts.traits import EngineTraits
+from shardwright.hardware.topology import TCP_LATENCY_SECONDS
+from shardwright.layouts.layout import EngineTraits
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Lack, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request

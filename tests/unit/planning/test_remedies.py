@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.hardware.gpus import Gpu, load_gpus
-from shardwright.hardware.slices import slice_of
+from shardwright.hardware.suitability import slice_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request

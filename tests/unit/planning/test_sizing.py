@@ -12,8 +12,14 @@ from shardwright.planning.planner import Considered, choose, consider
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
 from shardwright.planning.select import UTILISATION
-from shardwright.planning.sizing import InstanceLoad, LoadStep, front, instance_of, steps_of
-from shardwright.planning.survey import Surveyed
+from shardwright.planning.survey import (
+    InstanceLoad,
+    LoadStep,
+    Surveyed,
+    front,
+    instance_of,
+    steps_of,
+)
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 from tests.support.builders_reporting import a_reported_performance, a_reported_plan
 

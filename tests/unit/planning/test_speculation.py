@@ -6,12 +6,11 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimator import Estimator
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, Drafter, DraftMethod, EngineTraits, Layout
 from shardwright.layouts.placing import place
-from shardwright.layouts.traits import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.model_spec import PipelineRole
 from shardwright.modelspec.read import read_predictor
-from shardwright.modelspec.spec import PipelineRole
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.report import Lack, NoPlan, Plan, WaysOut
 from shardwright.planning.ways_out import MODELS_TRIED, Holder, ways_out
 from shardwright.reporting.explanation import explain

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.pod_inputs import unavailable
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
 

@@ -8,8 +8,8 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Desired, decide, placed
+from shardwright.reconcile.group import LOST_SECONDS
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.surge import LOST_SECONDS
 from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, Why
 from tests.support.builders_reconcile import (
     NOON,

@@ -8,9 +8,9 @@ import pytest
 
 from shardwright.hardware.untrusted import whole_bytes
 from shardwright.reconcile.writes import DropRevision, KeepRevision
-from shardwright.rendering import budgets, place
+from shardwright.rendering import place, pod_resources
 from shardwright.rendering import pod as rendering
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.units import GIB
@@ -36,7 +36,7 @@ def release(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     one's.
     """
     monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", seconds)
-    monkeypatch.setattr(budgets, "LAST_WORDS_SECONDS", 25 + seconds)
+    monkeypatch.setattr(pod_resources, "LAST_WORDS_SECONDS", 25 + seconds)
 
 
 def templates(operator: Operator) -> dict[str, str]:
@@ -197,9 +197,9 @@ def test_limits_of_restored_pods_are_as_the_namespace_has_them_by_now(
     operator = serving(4, **ONE_NODE, replicas=2, rollout=ROLL_BACK)
     before = memory_limit(operator)
     release(monkeypatch, 6)
-    limit = budgets.host_memory_limit_bytes
+    limit = pod_resources.host_memory_limit_bytes
     monkeypatch.setattr(
-        budgets, "host_memory_limit_bytes", lambda *of, **how: limit(*of, **how) + GIB
+        pod_resources, "host_memory_limit_bytes", lambda *of, **how: limit(*of, **how) + GIB
     )
     operator.limit(memory=f"{most}Gi")
     operator.edit(engine=HANGS)

@@ -29,7 +29,7 @@ from shardwright.reconcile.snapshot import (
 from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import config_map, fetch_job, job_name
-from shardwright.resolving.fetching import Unread
+from shardwright.resolving.model import Unread
 from tests.support.builders_deployment import a_hub_fetch
 from tests.support.builders_model import a_config
 

@@ -8,11 +8,9 @@ import pytest
 from shardwright.api.conditions import SOMETIMES, Condition, ConditionType
 from shardwright.api.published import Status
 from shardwright.planning.report import NoPlan, WaysOut
-from shardwright.reconcile.conditions import conditions
 from shardwright.reconcile.findings import Summary, summarise
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import Situation
-from shardwright.reconcile.status import build_status, service_status
+from shardwright.reconcile.members import Failure, Situation
+from shardwright.reconcile.model_status import build_status, conditions, service_status
 from shardwright.rendering.deployment import Owner
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON

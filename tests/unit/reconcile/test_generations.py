@@ -4,18 +4,23 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shardwright.reconcile.annotations import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_annotations
+from shardwright.reconcile.annotations import (
+    INCIDENT,
+    READY_ONCE,
+    STOPPED_AT,
+    STOPPED_FOR,
+    read_annotations,
+)
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.incidents import INCIDENT
-from shardwright.reconcile.sentences import waiting_sentence
-from shardwright.reconcile.states import GroupState, Situation
-from shardwright.reconcile.surge import (
+from shardwright.reconcile.group import (
     HANGING_SECONDS,
     LOST_SECONDS,
     generations,
     lost_nodes,
     unsettled_groups,
 )
+from shardwright.reconcile.members import GroupState, Situation
+from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Create, Delete
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
 

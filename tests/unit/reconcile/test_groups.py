@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.annotations import READY_ONCE, STOPPED_FOR
+from shardwright.reconcile.annotations import INCIDENT, MEMBERS, READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.incidents import INCIDENT, MEMBERS
-from shardwright.reconcile.members import Failure, read_member
-from shardwright.reconcile.sentences import waiting_sentence
-from shardwright.reconcile.states import Awaited, Wait
+from shardwright.reconcile.members import Awaited, Failure, Wait, read_member
+from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_reconcile import NOON, World, desired, pod, stateful_set
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.immutable import as_it_can_be, made_anew
+from shardwright.reconcile.drift import as_it_can_be, made_anew
 from shardwright.reconcile.writes import Apply, Create, Delete
-from shardwright.rendering.hashing import ASKED_HASH
+from shardwright.rendering.bundle import ASKED_HASH
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 

@@ -3,8 +3,7 @@
 import pytest
 
 from shardwright.api.record import PlanRecord
-from shardwright.reconcile.record_object import read_record, record_key
-from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.record_object import SigningKeys, read_record, record_key
 from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import pod as rendering
 from tests.support.builders_reconcile import OWNER_UID

@@ -6,8 +6,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.layouts.layout import Layout
-from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.life_rules import RESTART, groups_wanted, life_rules
+from shardwright.reconcile.group import RESTART, LifeRules, groups_wanted, life_rules
 from shardwright.resolving.intent import RestartPolicy, intent_of
 from tests.support.builders_deployment import a_plan_of
 from tests.support.builders_resource import a_sharded_model

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardwright.rendering import pod as rendering
-from shardwright.rendering.hashing import OWN_HASH
+from shardwright.rendering.bundle import OWN_HASH
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import SmallCluster

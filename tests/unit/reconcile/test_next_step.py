@@ -12,15 +12,15 @@ import pytest
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
-from shardwright.plan_upgrade import PAUSE
+from shardwright.pipeline.plan_upgrade import PAUSE
+from shardwright.reconcile.group import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
+from shardwright.reconcile.members import Situation
 from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.snapshot import Ask, Outcome, Refusal
-from shardwright.reconcile.states import Situation
-from shardwright.reconcile.surge import HANGING_SECONDS
 from shardwright.reconcile.writes import (
     Apply,
     Delete,

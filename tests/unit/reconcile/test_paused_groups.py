@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.writes import written_name
-from shardwright.rendering.budgets import IMAGE_SECONDS
+from shardwright.rendering.pod_resources import IMAGE_SECONDS
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import GOOD, HANGS
 from tests.support.small_cluster import LOAD_SECONDS

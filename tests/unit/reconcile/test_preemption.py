@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.nodes import read_node
-from shardwright.pipeline import plan_serving, record_of
+from shardwright.pipeline.assembly import plan_serving, record_of
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.revisions import AskedSpec
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Snapshot
-from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_reconcile import NOON, World

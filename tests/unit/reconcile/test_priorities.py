@@ -4,7 +4,7 @@ import pytest
 
 from shardwright.reconcile.next_step import next_step
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.priorities import Priorities, PriorityClass
+from shardwright.reconcile.quotas import Priorities, PriorityClass
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Snapshot
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import a_subject

@@ -8,18 +8,18 @@ from typing import Any
 
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.provisioning import PoolTerm, Sought
-from shardwright.reconcile.incidents import (
+from shardwright.pipeline.replanning import Replanned
+from shardwright.reconcile.annotations import (
     NODES_COME_SECONDS,
     UNSCHEDULABLE_SECONDS,
     find_unschedulable,
 )
+from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.provisioning import following, seeking
+from shardwright.reconcile.pod_inputs import following, seeking
 from shardwright.reconcile.publish import Published
-from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.snapshot import Ask, Snapshot
-from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.replanning import Replanned
+from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_pools import an_autoscaled_pool, turnout
 from tests.support.builders_reconcile import NOON, member

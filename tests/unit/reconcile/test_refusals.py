@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.drift import dropped_fields
-from shardwright.reconcile.sentences import field_dropped, problem_of, scheduler_unavailable
 from shardwright.reconcile.snapshot import Refusal
+from shardwright.reconcile.wording import field_dropped, problem_of, scheduler_unavailable
 from shardwright.reconcile.writes import Apply, Patch, Why, Write
 from tests.support.builders_reconcile import stateful_set
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from shardwright.planning.validity import PASSES, NodeFault, Unfit
-from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
-from shardwright.reconcile.members import Failure
+from shardwright.reconcile.annotations import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.group import LOST_SECONDS
+from shardwright.reconcile.members import Failure, GroupState, Situation
 from shardwright.reconcile.relocation import (
     AWAY_SECONDS,
     GRACE_SECONDS,
@@ -21,8 +22,6 @@ from shardwright.reconcile.relocation import (
     homeless_groups,
     recheck_at,
 )
-from shardwright.reconcile.states import GroupState, Situation
-from shardwright.reconcile.surge import LOST_SECONDS
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, member
 

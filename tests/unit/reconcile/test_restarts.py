@@ -11,21 +11,20 @@ import pytest
 from shardwright.reconcile.annotations import (
     READY_ONCE,
     GroupAnnotations,
+    find_failure,
+    new_incident,
     read_annotations,
     ready_pods,
 )
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.group import LOST_SECONDS, LifeRules, following_generations
 from shardwright.reconcile.groups import REFUSED_SECONDS
-from shardwright.reconcile.incidents import find_failure, new_incident
-from shardwright.reconcile.members import Failure, Member, read_member
+from shardwright.reconcile.members import Failure, GroupState, Member, Situation, read_member
+from shardwright.reconcile.model_status import group_status
 from shardwright.reconcile.observed import KeptOut
-from shardwright.reconcile.sentences import waiting_sentence
-from shardwright.reconcile.states import GroupState, Situation
-from shardwright.reconcile.status import group_status
-from shardwright.reconcile.surge import LOST_SECONDS, following_generations
+from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
-from shardwright.rendering.hashing import ASKED_HASH
+from shardwright.rendering.bundle import ASKED_HASH
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import (
     NOON,

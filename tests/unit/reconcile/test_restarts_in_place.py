@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.paused_groups import FAILED_STARTS
+from shardwright.reconcile.disruption import FAILED_STARTS
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD

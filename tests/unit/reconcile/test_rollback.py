@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.snapshot import Ask, Snapshot
 from shardwright.reconcile.writes import DropRevision, KeepRevision
-from shardwright.replanning import Replanned
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
 from tests.support.going_back import (

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Desired, decide
+from shardwright.reconcile.disruption import turn_is_gone, turns_left
 from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.rollout import turn_is_gone, turns_left
-from shardwright.reconcile.states import Situation
+from shardwright.reconcile.members import Situation
 from shardwright.reconcile.writes import Apply, Write, ended_groups, written_name
 from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
 

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.members import Failure
+from shardwright.reconcile.members import Failure, GroupState, Situation
 from shardwright.reconcile.observed import STATEFUL_SET
-from shardwright.reconcile.relocation import Departure
-from shardwright.reconcile.scaling import worst_first
-from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.relocation import Departure, worst_first
 from shardwright.rendering.names import group_names
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, Operator

@@ -2,9 +2,8 @@
 
 import pytest
 
-from shardwright.reconcile.members import Failure
-from shardwright.reconcile.sentences import failure_sentence
-from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.members import Failure, GroupState, Situation
+from shardwright.reconcile.wording import failure_sentence
 
 URL = "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct/resolve/main/config.json"
 

@@ -4,7 +4,7 @@ has.
 
 import pytest
 
-from shardwright.reconcile.signing import SigningKeys, read_keys
+from shardwright.reconcile.record_object import SigningKeys, read_keys
 
 KEYS = SigningKeys((b"the first key", b"the second key"))
 

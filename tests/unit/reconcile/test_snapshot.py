@@ -7,11 +7,11 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.members import GroupState, Situation
 from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
-from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.writes import Create, Delete, DryRunPod, Write
 from shardwright.rendering.deployment import Owner
 from tests.support.builders_reconcile import a_record, pod, stateful_set

@@ -4,7 +4,7 @@ import json
 
 from shardwright.reconcile.events import WRITES_TOLD, events_of
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.status import GROUPS_MAX_BYTES, group_status, groups_status
+from shardwright.reconcile.model_status import GROUPS_MAX_BYTES, group_status, groups_status
 from shardwright.reconcile.writes import Patch, Why
 from tests.support.failing_groups import failing_groups, serving_group
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.annotations import read_annotations
+from shardwright.reconcile.annotations import UNSCHEDULABLE_SECONDS, read_annotations
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
-from shardwright.reconcile.sentences import waiting_sentence
-from shardwright.reconcile.surge import generations
+from shardwright.reconcile.group import LifeRules, generations
+from shardwright.reconcile.wording import waiting_sentence
 from shardwright.reconcile.writes import Apply, Create, written_name
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import (

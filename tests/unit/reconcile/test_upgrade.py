@@ -15,11 +15,11 @@ from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.reconcile.record_object import StoredRecord
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.writes import ended_groups
-from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
+from shardwright.rendering import pod_resources
+from shardwright.rendering.bundle import ASKED_HASH, TEMPLATE_HASH
 from shardwright.rendering.fixes import Fix
-from shardwright.rendering.hashing import ASKED_HASH, TEMPLATE_HASH
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import a_record, crashed
 from tests.support.builders_resource import a_sharded_model
@@ -465,7 +465,7 @@ def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_scripts_are_r
 ) -> None:
     operator = serving(**TWO_NODES)
     release(monkeypatch, 6)
-    monkeypatch.setattr(budgets, "LAST_WORDS_SECONDS", 31)
+    monkeypatch.setattr(pod_resources, "LAST_WORDS_SECONDS", 31)
     operator.cluster.refuses.append(Refuses(kind="ConfigMap"))
     before = uids(operator)
     operator.annotations["shardwright.io/restart"] = "now"

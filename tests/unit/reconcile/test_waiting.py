@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.planner_answers import claim, rooms
+from shardwright.reconcile.planner_work import claim, rooms
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import (
     BACKFILL_SECONDS,

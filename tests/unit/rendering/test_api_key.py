@@ -10,9 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from shardwright.rendering.bundle import of_kind
+from shardwright.rendering.bundle import TEMPLATE_HASH, of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
-from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.render import render
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan

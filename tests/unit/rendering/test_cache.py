@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines.engine import VLLM
+from shardwright.engines.registry import VLLM
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
 from shardwright.rendering.pod import start_budget

@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 
 from shardwright.layouts.layout import Layout
-from shardwright.rendering.bundle import Bundle, of_kind
+from shardwright.rendering.bundle import (
+    CONTENT_HASH,
+    TEMPLATE_HASH,
+    Bundle,
+    content_hash,
+    of_kind,
+    template_hash,
+)
 from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
     a_deployment,

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.rendering.bundle import Bundle, of_kind
-from shardwright.rendering.gpu_claims import claim_spec
-from shardwright.rendering.hashing import asked_hash, digest, plan_hash
+from shardwright.rendering.bundle import Bundle, asked_hash, digest, of_kind, plan_hash
 from shardwright.rendering.names import group_name
+from shardwright.rendering.pod_resources import claim_spec
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
 

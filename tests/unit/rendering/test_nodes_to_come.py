@@ -9,9 +9,8 @@ import pytest
 
 from shardwright.hardware.provisioning import PoolTerm, Sought
 from shardwright.planning.report import Plan
-from shardwright.rendering.bundle import of_kind
+from shardwright.rendering.bundle import CONTENT_HASH, TEMPLATE_HASH, content_hash, of_kind
 from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
 

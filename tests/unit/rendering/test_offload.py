@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from shardwright.api.record import PlanRecord, decode, encode
-from shardwright.planning.offload import HostCache
+from shardwright.planning.node_storage import HostCache
 from shardwright.planning.report import Plan
-from shardwright.rendering.bundle import of_kind
-from shardwright.rendering.hashing import asked_hash, plan_hash
+from shardwright.rendering.bundle import asked_hash, of_kind, plan_hash
 from shardwright.rendering.render import render
 from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_plan

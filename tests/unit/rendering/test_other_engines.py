@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shardwright.engines.engine import ENGINES, VLLM
+from shardwright.engines.registry import ENGINES, VLLM
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment, SecretKey

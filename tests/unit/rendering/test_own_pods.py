@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.pod import is_reserved
-from shardwright.rendering.bundle import of_kind
+from shardwright.api.pod_spec import is_reserved
+from shardwright.rendering.bundle import OWN_HASH, TEMPLATE_HASH, of_kind
 from shardwright.rendering.deployment import (
     CacheClaim,
     Deployment,
@@ -18,7 +18,6 @@ from shardwright.rendering.deployment import (
     VolumeKind,
 )
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
-from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
     a_deployment,

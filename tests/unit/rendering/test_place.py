@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.provisioning import Sought
-from shardwright.rendering.bare import bare_pods, pods_from, pods_hash, pods_text
 from shardwright.rendering.deployment import BarePods, Ceiling, OwnMarks
-from shardwright.rendering.place import pod_template
+from shardwright.rendering.place import bare_pods, pod_template, pods_from, pods_hash, pods_text
 from shardwright.rendering.render import render, restored
 from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_plan

@@ -12,10 +12,19 @@ import pytest
 
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
-from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.bundle import Bundle, of_kind
+from shardwright.rendering.bundle import (
+    CONTENT_HASH,
+    OWN_HASH,
+    TEMPLATE_HASH,
+    Bundle,
+    content_hash,
+    digest,
+    of_kind,
+    plan_hash,
+    template_hash,
+)
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -29,17 +38,7 @@ from shardwright.rendering.deployment import (
     SecretKey,
     ServedAdapter,
 )
-from shardwright.rendering.hashing import (
-    CONTENT_HASH,
-    OWN_HASH,
-    TEMPLATE_HASH,
-    content_hash,
-    digest,
-    plan_hash,
-    template_hash,
-)
-from shardwright.rendering.objects import asked_of
-from shardwright.rendering.render import render
+from shardwright.rendering.render import asked_of, render
 from shardwright.units import GIB
 from tests.support.builders_deployment import (
     a_deployment,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines.folders import BELOW_OWN
+from shardwright.engines.environment import BELOW_OWN
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import CacheClaim, Ceiling, ClaimPath, Deployment, HubCommit

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
     Adapters,

@@ -8,9 +8,9 @@ import pytest
 
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.phrases import PHRASES
 from shardwright.planning.report import Lack, NoPlan
@@ -273,14 +273,7 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
     text = "".join(
         (files("shardwright.planning") / name).read_text()
-        for name in (
-            "capabilities.py",
-            "checks.py",
-            "disk.py",
-            "formats.py",
-            "offload.py",
-            "shapes.py",
-        )
+        for name in ("checks.py", "engine_limits.py", "gain.py", "node_storage.py", "shapes.py")
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 

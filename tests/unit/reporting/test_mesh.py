@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from shardwright.costs.estimates import TimeShare
 from shardwright.layouts.layout import Layout
-from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks
+from shardwright.reporting.drawings import DrawnLink, DrawnRank, draw_links, draw_ranks
 from tests.support.builders_plan import a_model, a_pool
 from tests.support.builders_reporting import (
     a_reported_performance,

@@ -5,18 +5,25 @@ from typing import Any
 
 import pytest
 
-from shardwright.costs.loading import Storage
+from shardwright.costs.host import Storage
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, KnownPods, Pool
 from shardwright.layouts.layout import Layout
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Enough, Loss, LossKind, Plan, Report
 from shardwright.planning.request import Objective, Request, Statistic
-from shardwright.reporting.due import Due, points
 from shardwright.reporting.lines import Role, command_lines
-from shardwright.reporting.screen import POINTS, Screen, ruled_out, screen_of, why_not
+from shardwright.reporting.screen import (
+    POINTS,
+    Due,
+    Screen,
+    points,
+    ruled_out,
+    screen_of,
+    where,
+    why_not,
+)
 from shardwright.reporting.screen_text import MOST_LINES, screen_lines
-from shardwright.reporting.where import where
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
     a_refusal,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.hardware.prices import GpuPrice, PriceBasis
+from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table

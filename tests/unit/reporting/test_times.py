@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimates import TimeShare
-from shardwright.costs.loading import LoadingTime
+from shardwright.costs.host import LoadingTime
 from shardwright.layouts.layout import Layout
 from shardwright.planning.phrases import WORDS, copies
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
+from shardwright.reporting.drawings import TimeRow, time_split
 from shardwright.reporting.explanation import explain
-from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
 from tests.support.builders_reporting import (
     a_report,

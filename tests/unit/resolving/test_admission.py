@@ -7,8 +7,8 @@ import pytest
 
 from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError
-from shardwright.pipeline import plan_serving
-from shardwright.resolving.question import Question
+from shardwright.pipeline.assembly import plan_serving
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import TRTLLM, a_resource, plan_of, stock

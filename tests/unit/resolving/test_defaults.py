@@ -6,8 +6,8 @@ import pytest
 
 from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings, read_settings
-from shardwright.pipeline import bundle_for, engine_status, plan_serving
-from shardwright.resolving.question import Question
+from shardwright.pipeline.assembly import bundle_for, engine_status, plan_serving
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import LARGE, TRTLLM, a_resource, plan_of, problems_of, stock

@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.vllm.releases import DEFAULT_IMAGE
 from shardwright.hardware.capabilities import Capability
-from shardwright.layouts.traits import DraftMethod
+from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -29,7 +29,7 @@ from shardwright.rendering.deployment import (
     VolumeKind,
     WeightSource,
 )
-from shardwright.resolving.deployment import terms_of, to_deployment
+from shardwright.resolving.intent import terms_of, to_deployment
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 

@@ -8,8 +8,8 @@ import pytest
 from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
-from shardwright.pipeline import bundle_for, plan_serving
-from shardwright.resolving.question import Question
+from shardwright.pipeline.assembly import bundle_for, plan_serving
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import (

@@ -12,8 +12,7 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError, Problem
 from shardwright.rendering.deployment import SecretKey
 from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_name
-from shardwright.resolving.fetching import Unread, config_source, source_of, unread
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question, Unread, config_source, source_of, unread
 from shardwright.resolving.subject import resolve
 from tests.support.builders_model import a_config
 from tests.support.builders_resource import a_sharded_model

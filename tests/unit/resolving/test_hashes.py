@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text
-from shardwright.resolving.question import Question
+from shardwright.modelspec.config_json import CONFIG_FILE, QUANTIZATION_FILE, folder_text
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_resource import A_CONFIG, complete_specs
 from tests.support.builders_subject import a_resource, a_subject

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_resource import A_CONFIG
 from tests.support.builders_subject import a_resource, a_subject, problems_of

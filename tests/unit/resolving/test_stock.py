@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.report import Plan
 from shardwright.resolving.stock import OwnGpus, reservations_of, take_stock
 from tests.support.builders_nodes import a_node, h100_nodes

@@ -7,10 +7,10 @@ from typing import Any
 
 from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings, read_settings
-from shardwright.pipeline import plan_serving
+from shardwright.pipeline.assembly import plan_serving
 from shardwright.planning.report import Plan
 from shardwright.rendering.place import pod_template
-from shardwright.resolving.question import Question
+from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import a_resource, plan_of, problems_of, stock

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.group_version import API_VERSION, KIND
 
 Content = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from shardwright.engines.launch import Serving
 from shardwright.engines.options import argument_list, configuration
-from shardwright.engines.serving import Serving
 from shardwright.engines.trtllm.policy import RULES
 from shardwright.planning.report import Plan
 

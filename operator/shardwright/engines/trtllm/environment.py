@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from shardwright.engines.environment import COMMON
-from shardwright.engines.serving import Start
+from shardwright.engines.launch import Start
 from shardwright.planning.report import Plan
 
 VARIABLES: Final = COMMON | {"TLLM_LOG_FIRST_RANK_ONLY", "TLLM_LOG_LEVEL", "TRTLLM_ENABLE_PDL"}

@@ -8,9 +8,8 @@ it lacks) or a key of its configuration file (as of the times of 1.2 and 1.3).
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.engines.option_tables import Tables
 from shardwright.engines.options import Rules
-from shardwright.engines.policy import Policy
+from shardwright.engines.policy import Policy, Tables
 
 ALLOWED: Final = frozenset(
     {

@@ -10,8 +10,8 @@ from typing import Final
 
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
-from shardwright.engines.release_months import release_month
-from shardwright.layouts.traits import BatchRules, CutRules, EngineTraits, Remainder
+from shardwright.engines.versions import release_month
+from shardwright.layouts.layout import BatchRules, CutRules, EngineTraits, Remainder
 
 NAME: Final = "TensorRT-LLM"
 

@@ -1,10 +1,10 @@
-"""vLLM, in one module for each part of :class:`~shardwright.engines.engine.EngineDefinition`.
+"""vLLM, in one module for each part of its entry in :mod:`shardwright.engines.registry`.
 
-``traits`` are for planning, with the ``eras`` of its memory; ``arguments`` and ``environment`` put
-a plan into its words, and ``families`` has the parsers of a model's answers. ``policy``, with
-``refusals``, classes every option of the tables in ``data``.
+``traits`` are for planning, with the eras of its memory; ``arguments`` (with the parsers of a
+model's answers) and ``environment`` put a plan into its words. ``policy`` classes every option of
+the tables in ``data``, and ``releases`` names its images.
 """
 
-from shardwright.engines.vllm import arguments, environment, families, policy, releases, traits
+from shardwright.engines.vllm import arguments, environment, policy, releases, traits
 
-__all__ = ["arguments", "environment", "families", "policy", "releases", "traits"]
+__all__ = ["arguments", "environment", "policy", "releases", "traits"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from shardwright.engines.environment import COMMON
-from shardwright.engines.serving import Start
+from shardwright.engines.launch import Start
 from shardwright.planning.report import Plan
 
 VARIABLES: Final = COMMON | {

@@ -7,10 +7,21 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.modelspec.config_json import CONTEXT, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
-from shardwright.modelspec.fields import CONTEXT, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer, PipelineRole, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, gated, linear, norms
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
+    DenseFeedForward,
+    Layer,
+    PipelineRole,
+    Split,
+    Tensor,
+    Tensors,
+    gated,
+    linear,
+    norms,
+)
 
 _OPT_POSITION_OFFSET: Final = 2
 """Rows of OPT's position table before the first position. Source: transformers

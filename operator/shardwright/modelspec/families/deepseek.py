@@ -8,23 +8,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.families.predictors import DEEPSEEK
-from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.config_json import (
+    CONTEXT,
+    EXPERTS,
+    HEAD_DIM,
+    HEADS,
+    LAYERS,
+    WIDTH,
+    Fields,
+)
+from shardwright.modelspec.families.family import DEEPSEEK, Family, Shape, Tower, block_norms
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     LatentAttention,
     Layer,
     Split,
-    WeightFormat,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
+    WeightFormat,
     gated,
     linear,
     norms,

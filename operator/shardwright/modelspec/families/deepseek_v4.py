@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from shardwright.modelspec.families.deepseek import read_experts
-from shardwright.modelspec.families.family import Family, Shape
-from shardwright.modelspec.fields import (
+from shardwright.modelspec.config_json import (
     CONTEXT,
     HEAD_DIM,
     HEADS,
@@ -20,27 +18,27 @@ from shardwright.modelspec.fields import (
     WIDTH,
     Fields,
 )
-from shardwright.modelspec.formats import MXFP4, NVFP4
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.families.deepseek import read_experts
+from shardwright.modelspec.families.family import Family, Shape
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     ExpertFeedForward,
     LatentAttention,
     Layer,
     PipelineRole,
     Split,
-    WeightFormat,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
+    WeightFormat,
     gated,
     linear,
     norms,
     routed,
     router,
 )
+from shardwright.modelspec.quantization import MXFP4, NVFP4
 
 _INT32: Final = WeightFormat(name="int32", bits=32)
 

@@ -7,6 +7,7 @@ Refuses a Gemma 4 whose layers share K/V or take inputs of their own: those are 
 from dataclasses import replace
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -18,17 +19,14 @@ from shardwright.modelspec.families.family import (
     head_norms,
     window_of,
 )
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     GroupedAttention,
     Layer,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

@@ -2,8 +2,10 @@
 
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.deepseek import expert_tensors, read_experts
 from shardwright.modelspec.families.family import (
+    DEEPSEEK,
     Family,
     Shape,
     block_norms,
@@ -11,10 +13,7 @@ from shardwright.modelspec.families.family import (
     grouped_tensors,
     head_norms,
 )
-from shardwright.modelspec.families.predictors import DEEPSEEK
-from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer
-from shardwright.modelspec.tensors import FP32, Block, Blocks, gated
+from shardwright.modelspec.model_spec import FP32, Block, Blocks, DenseFeedForward, Layer, gated
 
 
 def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:

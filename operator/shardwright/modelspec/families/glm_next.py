@@ -7,6 +7,7 @@ Never compared with the engine's classes: its K/V is estimated, and said to be.
 from dataclasses import replace
 from typing import Final
 
+from shardwright.modelspec.config_json import CONTEXT, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
 from shardwright.modelspec.families.deepseek import (
     expert_tensors,
     latent_tensors,
@@ -15,15 +16,21 @@ from shardwright.modelspec.families.deepseek import (
 )
 from shardwright.modelspec.families.deepseek_v4 import stream_tensors
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     LatentAttention,
     Layer,
     RecurrentAttention,
     Split,
+    Tensor,
+    Tensors,
+    gated,
+    linear,
+    norms,
 )
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated, linear, norms
 
 _POOL: Final = (1, 1024)
 

@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import EXPERTS, WIDTH, Fields
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -11,9 +12,17 @@ from shardwright.modelspec.families.family import (
     grouped_tensors,
     window_of,
 )
-from shardwright.modelspec.fields import EXPERTS, WIDTH, Fields
-from shardwright.modelspec.spec import ExpertFeedForward, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, routed, router
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
+    ExpertFeedForward,
+    Layer,
+    Split,
+    Tensor,
+    Tensors,
+    routed,
+    router,
+)
 
 
 def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:

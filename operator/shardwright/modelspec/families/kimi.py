@@ -5,10 +5,21 @@ experts on a latent width.
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.modelspec.config_json import (
+    EXPERTS,
+    HEAD_DIM,
+    HEADS,
+    KERNEL,
+    LAYERS,
+    WIDTH,
+    Fields,
+)
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     FeedForward,
@@ -16,11 +27,6 @@ from shardwright.modelspec.spec import (
     PipelineRole,
     RecurrentAttention,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import WIDTH, Fields
 from shardwright.modelspec.families.family import (
     QWEN_TOWER,
     Family,
@@ -13,9 +14,7 @@ from shardwright.modelspec.families.family import (
     qwen_window,
     windows,
 )
-from shardwright.modelspec.fields import WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer
-from shardwright.modelspec.tensors import Block, Blocks, Tensors, gated
+from shardwright.modelspec.model_spec import Block, Blocks, DenseFeedForward, Layer, Tensors, gated
 
 
 def _stack(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -15,9 +16,18 @@ from shardwright.modelspec.families.family import (
     grouped,
     grouped_tensors,
 )
-from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensors, gated, routed, router
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
+    DenseFeedForward,
+    ExpertFeedForward,
+    Layer,
+    Split,
+    Tensors,
+    gated,
+    routed,
+    router,
+)
 
 _FULL_EVERY = 4
 """Layers without positions (and with full attention) if the config lists none: every fourth.

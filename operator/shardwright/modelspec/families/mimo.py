@@ -5,6 +5,7 @@ experts.
 from dataclasses import replace
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import HEAD_DIM, HEADS, WIDTH, Fields
 from shardwright.modelspec.families.deepseek import expert_tensors, read_experts
 from shardwright.modelspec.families.family import (
     Family,
@@ -15,9 +16,18 @@ from shardwright.modelspec.families.family import (
     per_layer,
     window_of,
 )
-from shardwright.modelspec.fields import HEAD_DIM, HEADS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, Layer, Split
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
+    DenseFeedForward,
+    GroupedAttention,
+    Layer,
+    Split,
+    Tensor,
+    Tensors,
+    gated,
+)
 
 
 def _attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAttention, Tensors]:

@@ -6,6 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import (
+    CONTEXT,
+    EXPERTS,
+    HEAD_DIM,
+    HEADS,
+    LAYERS,
+    WIDTH,
+    Fields,
+)
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -16,18 +25,15 @@ from shardwright.modelspec.families.family import (
     head_norms,
     per_layer,
 )
-from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     GroupedAttention,
     Layer,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

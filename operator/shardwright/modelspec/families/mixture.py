@@ -5,6 +5,7 @@ Qwen3-MoE.
 from collections.abc import Callable
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.families.family import (
     QWEN_TOWER,
     Family,
@@ -16,17 +17,14 @@ from shardwright.modelspec.families.family import (
     qwen_window,
     window_of,
 )
-from shardwright.modelspec.fields import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     Layer,
     PipelineRole,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

@@ -2,6 +2,7 @@
 no weights of query norms.
 """
 
+from shardwright.modelspec.config_json import WIDTH, Fields
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -11,9 +12,16 @@ from shardwright.modelspec.families.family import (
     grouped_tensors,
     windows,
 )
-from shardwright.modelspec.fields import WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, gated, linear, norms
+from shardwright.modelspec.model_spec import (
+    Block,
+    Blocks,
+    DenseFeedForward,
+    Layer,
+    Split,
+    gated,
+    linear,
+    norms,
+)
 
 
 def _muse_glimmer(fields: Fields, shape: Shape) -> Blocks:

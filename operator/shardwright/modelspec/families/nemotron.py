@@ -8,19 +8,17 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.modelspec.config_json import EXPERTS, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
 from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     Layer,
     RecurrentAttention,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

@@ -6,7 +6,10 @@ Refuses a list of layers that is shorter than the model.
 from collections.abc import Callable
 from types import MappingProxyType
 
+from shardwright.modelspec.config_json import HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.family import (
+    QWEN_3_5,
+    QWEN_NEXT,
     QWEN_TOWER,
     Family,
     Shape,
@@ -16,17 +19,22 @@ from shardwright.modelspec.families.family import (
     head_norms,
 )
 from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
-from shardwright.modelspec.families.predictors import QWEN_3_5, QWEN_NEXT
-from shardwright.modelspec.fields import HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     FeedForward,
     Layer,
     RecurrentAttention,
     Split,
+    Tensor,
+    Tensors,
+    gated,
+    linear,
+    norms,
 )
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated, linear, norms
 
 
 def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.modelspec.config_json import EXPERTS, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -18,18 +19,15 @@ from shardwright.modelspec.families.family import (
     head_norms,
     window_of,
 )
-from shardwright.modelspec.fields import EXPERTS, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import (
+from shardwright.modelspec.model_spec import (
+    FP32,
+    Block,
+    Blocks,
     DenseFeedForward,
     ExpertFeedForward,
     GroupedAttention,
     Layer,
     Split,
-)
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
     Tensor,
     Tensors,
     gated,

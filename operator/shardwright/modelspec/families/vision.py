@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from shardwright.modelspec.config_json import LAYERS, WIDTH, Fields
 from shardwright.modelspec.families.family import Family, Tower
-from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import PipelineRole, Split, Weight, WeightFormat
+from shardwright.modelspec.model_spec import PipelineRole, Split, Weight, WeightFormat
 
 _LAYERS: Final = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
 _HIDDEN: Final = ("hidden_size", "vt_hidden_size")
