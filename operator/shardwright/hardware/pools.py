@@ -28,7 +28,7 @@ Basis: assumed, driver versions move the label by less than 1%, product variants
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...]]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -184,7 +184,6 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.architecture,
         node.gpu_hour_price,
         how.names,
-        node.domain.joins_pods,
     )
 
 
@@ -275,15 +274,13 @@ def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
 
 
 def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
-    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name)
     return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
 def _unopened(node: NodeFacts) -> NodeFacts:
-    # Without a clique label no ComputeDomain would join its pods either.
-    clique = node.domain.name if node.domain.joins_pods else ""
     tray = _as_tray(node)
-    return replace(tray, domain=replace(tray.domain, unopened=clique))
+    return replace(tray, domain=replace(tray.domain, unopened=node.domain.name))
 
 
 def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
@@ -301,7 +298,7 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
         warnings=_warnings(nodes),
         gpu_hour_price=first.gpu_hour_price,
         reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
-        joins_pods=first.domain.joins_pods,
+        joins_pods=first.domain.kind is DomainKind.CLIQUE,
         claimed=first.claimed,
     )
 

@@ -453,10 +453,10 @@ class TestComputeDomains:
             for tray in range(2)
         ]
         joined = {
-            pool.nodes[0].name: pool.joins_pods
+            pool.nodes[0].name: (pool.joins_pods, pool.domain_gpus)
             for pool in inventory_of(*a_gb200_rack(trays=2), *named, a_node("h100")).pools
         }
-        assert joined == {"gb200-00": True, "named-0": False, "h100": False}
+        assert joined == {"gb200-00": (True, 8), "named-0": (False, 4), "h100": (False, 8)}
 
     def test_without_compute_domains_every_domain_ends_at_its_node(self) -> None:
         (pool,) = inventory_of(*a_gb200_rack(trays=2), compute_domains=False).pools
