@@ -97,7 +97,7 @@ def without_barring(subject: Subject, supply: Supply) -> tuple[WithoutFields, ..
 
 def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[WithoutFields, ...]:
     """Return the user's own fields that cost a plan a third or more."""
-    pool = next((pool for pool in supply.inventory.pools if pool.name == plan.pool), None)
+    pool = supply.inventory.named(plan.pool)
     # The pool of a plan of record may be gone.
     if pool is None or not plan.groups:
         return ()

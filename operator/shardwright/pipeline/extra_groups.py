@@ -279,9 +279,11 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the plan's pool or, if it was renamed, those of its product with its nodes."""
+    """Return the plan's pool or, if it was renamed, those of its product with its nodes; of a plan
+    inside nodes with their family.
+    """
     planned = {node for group in plan.groups for node in group}
-    named = [pool for pool in inventory.pools if pool.name == plan.pool]
+    named = inventory.named(plan.pool)
     holding = [
         pool
         # A label may have renamed the pool. Of the same product only, as pods request GPUs of this
@@ -290,7 +292,11 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
         if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]
     excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
-    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
+    pools = [named] if named else holding
+    if plan.nodes_per_replica == 1:
+        families = {pool.family for pool in pools}
+        pools = [pool for pool in inventory.joined if pool.family in families] or pools
+    return replace(inventory, pools=tuple(pools), excluded=excluded)
 
 
 def without(inventory: Inventory, plan: Plan) -> Inventory:

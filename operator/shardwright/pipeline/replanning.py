@@ -311,12 +311,8 @@ def _usable(
     # shape.
     if not alone and (before is None or _shape(before) != _shape(plan)):
         return ()
-    room = {
-        node.name: node.free
-        for pool in inventory.pools
-        if pool.name == plan.pool
-        for node in pool.nodes
-    }
+    pool = inventory.named(plan.pool)
+    room = {node.name: node.free for node in pool.nodes} if pool else {}
     found = []
     for index, nodes in enumerate(held[: len(plan.groups)]):
         fits = len(nodes) == plan.nodes_per_replica and all(
@@ -333,7 +329,8 @@ def _shape(plan: Plan) -> tuple[object, ...]:
     # How the ranks of a replica lie on its nodes.
     return (
         replace(plan.layout, replicas=1),
-        plan.pool,
+        # Inside nodes all of a family are alike.
+        plan.product if plan.nodes_per_replica == 1 else plan.pool,
         plan.nodes_per_replica,
         plan.gpus_per_node,
         plan.compute_domain,
@@ -501,11 +498,8 @@ def _generations(record: PlanRecord, plan: Plan) -> tuple[int, ...]:
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
     """Return a plan of the same layout on the same pool, on nodes that are free now, or None."""
-    pools = replace(
-        inventory,
-        pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool),
-        excluded=(),
-    )
+    pool = inventory.named(plan.pool)
+    pools = replace(inventory, pools=(pool,) if pool else (), excluded=())
     found = make_plan(
         subject.model,
         with_room(subject, plan, pools),

@@ -78,7 +78,9 @@ def better(plan: Plan, stands: Plan, inventory: Inventory, scale: Scale) -> Bett
 
 def pool_of(plan: Plan, inventory: Inventory) -> Pool:
     """Return the pool of a plan that was predicted on this inventory."""
-    (pool,) = (pool for pool in inventory.pools if pool.name == plan.pool)
+    pool = inventory.named(plan.pool)
+    if pool is None:
+        raise LookupError(plan.pool)
     return pool
 
 

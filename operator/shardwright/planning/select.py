@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -107,11 +107,12 @@ class Scale:
         """Return the cost of the GPUs that a candidate leaves on boards where nobody else can join
         them: instances on more than half of a board take it whole.
         """
-        placement, board = candidate.placement, candidate.pool.gpus_per_node
-        if self.request.space.fill or placement.gpus_per_node <= board / 2:
+        if self.request.space.fill:
             return 0.0
-        boards = placement.nodes_per_replica * candidate.layout.replicas
-        return self._each(candidate.pool) * boards * (board - placement.gpus_per_node)
+        each = candidate.placement.gpus_per_node
+        boards = _boards(candidate).items()
+        left = sum((board - each) * pods for board, pods in boards if each > board / 2)
+        return self._each(candidate.pool) * left
 
     def opened(self, candidate: Candidate) -> float:
         """Return the cost of the GPUs that a candidate leaves idle in trays that nobody used
@@ -125,6 +126,18 @@ class Scale:
         if self.relative:
             return relative_price(pool.gpu).per_hour
         return 1.0
+
+
+def _boards(candidate: Candidate) -> Mapping[int, int]:
+    """Return the number of pods on boards of so many GPUs; without a place, on the largest."""
+    placement, pool, replicas = candidate.placement, candidate.pool, candidate.layout.replicas
+    pods = placement.nodes_per_replica * replicas
+    if not pool.only_inside_nodes:
+        return {pool.gpus_per_node: pods}
+    gpus = {node.name: node.gpus for node in pool.nodes}
+    boards = Counter(gpus[name] for group in placement.groups[:replicas] for name in group)
+    boards[pool.gpus_per_node] += pods - boards.total()
+    return boards
 
 
 def breaks_rack(candidate: Candidate) -> bool:

@@ -891,3 +891,58 @@ def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
 
     assert found.record is not None
     assert (found.record.plan.groups, found.record.plan.missing) == ((), 0)
+
+
+ONE_GPU = {"parallelism": {"tensor": 1, "pipeline": 1}}
+
+
+def test_a_model_grows_onto_nodes_of_another_size() -> None:
+    before, after = a_subject(**ONE_GPU, replicas=8), a_subject(**ONE_GPU, replicas=11)
+    kept = plan_of(plan_serving(before, stock(before, [a_node("a")])))
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+
+    plan = plan_of(rescale(after, kept, stock(after, nodes)))
+
+    assert kept.pool == "h100-sxm-80gb-8x-400g"
+    assert plan.groups == (*kept.groups, ("b",), ("b",), ("b",))
+
+
+def test_a_plan_on_nodes_of_two_sizes_goes_on_when_one_size_is_gone() -> None:
+    before, after = a_subject(**ONE_GPU, replicas=10), a_subject(**ONE_GPU, replicas=7)
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+    made = plan_of(plan_serving(before, stock(before, nodes)))
+    kept = replace(made, groups=(("a",),) * 6, layout=replace(made.layout, replicas=6))
+
+    plan = plan_of(rescale(after, kept, stock(after, nodes[:1])))
+
+    assert made.pool == "h100-sxm-80gb"
+    assert sorted(made.groups) == [("a",)] * 6 + [("b",)] * 4
+    assert plan.groups == (("a",),) * 7
+
+
+def test_instances_over_nodes_take_nodes_of_one_size() -> None:
+    subject = a_subject(**LARGE)
+    small = [a_node(f"small-{index}", gpus=4) for index in range(2)]
+
+    apart = plan_serving(subject, stock(subject, [a_node("a"), *small])).outcome
+    whole = plan_of(plan_serving(subject, stock(subject, [a_node("a"), *small, a_node("b")])))
+
+    assert isinstance(apart, NoPlan)
+    assert whole.groups == (("a", "b"),)
+
+
+def test_a_load_that_changes_keeps_pods_whose_nodes_got_others_of_another_size_beside() -> None:
+    before = a_subject(workload={"requestsPerSecond": 20}, replicas=None)
+    after = a_subject(workload={"requestsPerSecond": 50}, replicas=None)
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+    record = a_record_of(before, nodes[:1])
+
+    changed = plan_anew(after, record, replace(ground(after, nodes), same_pods=True)).record
+
+    assert changed is not None
+    held = len(record.plan.groups)
+    assert (changed.plan.pool, changed.plan.groups[:held]) == ("h100-sxm-80gb", record.plan.groups)
+    assert {len(set(changed.plan.groups)), changed.plan.max_sequences} == {
+        2,
+        record.plan.max_sequences,
+    }
