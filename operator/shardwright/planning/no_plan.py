@@ -9,7 +9,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
+from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation, falls_behind
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.remedies import PlannerQuestion, remedy
 from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
@@ -219,7 +219,7 @@ def _closest(
         return _capacity(closest)
     hints = [
         f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}",
-        *_where_time_goes(closest, problem),
+        *_where_time_goes(closest, problem, asked.request),
     ]
     beyond = larger is not None and larger is not closest
     if larger is not None and beyond:
@@ -229,9 +229,10 @@ def _closest(
     return replace(problem, remedy="; ".join(hints))
 
 
-def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
+def _where_time_goes(closest: Verdict, problem: Problem, request: Request) -> Iterator[str]:
     estimate = closest.estimate
-    if estimate is None:
+    # Behind a queue that grows without end all time is waited.
+    if estimate is None or falls_behind(estimate.capacity, request):
         return
     speed = estimate.performance
     if problem.code == "TtftLimitExceeded":

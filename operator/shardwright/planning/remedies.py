@@ -2,8 +2,9 @@
 what helps none of them is not said.
 """
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from shardwright.costs.estimates import StageMemory
@@ -12,15 +13,26 @@ from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.checks import LIMITS, Verdict, limit_violations
+from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.checks import LIMITS, Judge, Verdict, falls_behind, limit_violations
+from shardwright.planning.held import carried_rate, held_requests, with_in_flight
+from shardwright.planning.numbers import Fewest, of
+from shardwright.planning.phrases import copies
 from shardwright.planning.request import Request
+from shardwright.planning.select import Scale
 
 _SAVED: Final = {8: 0.45, 4: 0.7}
 """Share of 16-bit weights that fewer bits save at least. Basis: assumed; half and three quarters of
 the matrices, less scales, embedding and norms.
+"""
+
+
+_NEAR: Final = 12
+"""Layouts that are asked what load they carry within a limit, those that miss it by least. Basis:
+chosen, so that a refusal takes no longer than a plan.
 """
 
 
@@ -54,15 +66,82 @@ def remedy(
 
 
 def _relief(asked: PlannerQuestion, tried: Iterable[Verdict]) -> str:
-    """A limit that one request alone exceeds is met at no load."""
-    load = asked.request.workload
-    alone = replace(asked.request, workload=replace(load, concurrency=1, requests_per_second=None))
+    """A limit that one request alone exceeds is met at no load; none is met behind a queue that
+    grows without end.
+    """
+    alone = with_in_flight(asked.request, 1)
     prices = estimator_of(asked.model, alone, asked.traits)
-    late = (verdict.candidate for verdict in tried if verdict.codes and verdict.codes <= LIMITS)
-    if all(any(limit_violations(prices.speed(candidate), alone)) for candidate in late):
+    late = [verdict for verdict in tried if verdict.codes and verdict.codes <= LIMITS]
+    met = [each for each in late if not any(limit_violations(prices.speed(each.candidate), alone))]
+    if not met:
         return "relax the limit: one request alone exceeds it, too"
-    arrival = "concurrency" if load.requests_per_second is None else "rate"
-    return f"relax the limit or lower the {arrival}"
+    near = sorted(met, key=_miss)[:_NEAR]
+    keeps_up = any(not falls_behind(_capacity(each), asked.request) for each in late)
+    relax = "relax the limit" if keeps_up else ""
+    return _either((relax, _lower_load(asked.request, near), _more_gpus(asked, near)))
+
+
+def _miss(verdict: Verdict) -> tuple[float, Layout]:
+    return max(violation.miss for violation in verdict.violations), verdict.candidate.layout
+
+
+def _capacity(verdict: Verdict) -> float | None:
+    return verdict.estimate.capacity if verdict.estimate else None
+
+
+def _lower_load(request: Request, near: Iterable[Verdict]) -> str:
+    """Return the greatest load that one of these layouts carries within the limits."""
+    held = [
+        (one.candidate, one.prices, held_requests(one.candidate, one.prices, request))
+        for one in near
+        if one.prices
+    ]
+    if request.workload.requests_per_second is None:
+        most = max(each.layout.replicas * requests for each, _, requests in held)
+        return f"lower the concurrency to {most:,}" if most else ""
+    rates = (
+        each.layout.replicas * carried_rate(each, prices, request, requests)
+        for each, prices, requests in held
+        if requests
+    )
+    rate = _rounded_down(max(rates, default=0.0))
+    return f"lower the rate to {rate:g} requests a second" if rate else ""
+
+
+def _rounded_down(rate: float) -> float:
+    """Return a rate with two digits.
+
+    >>> _rounded_down(5.19), _rounded_down(0.0787), _rounded_down(1234.0), _rounded_down(0.0)
+    (5.1, 0.078, 1200.0, 0.0)
+    """
+    if rate <= 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return round(math.floor(rate / step) * step, 12)
+
+
+def _more_gpus(asked: PlannerQuestion, near: Iterable[Verdict]) -> str:
+    """Return the layout that carries the load within the limits on the fewest GPUs, whatever is
+    free; empty if none does.
+    """
+    many = [
+        wanted
+        for one in near
+        if one.prices and (wanted := _enough(asked, one.candidate, one.prices))
+    ]
+    if not many:
+        return ""
+    least = min(many, key=lambda each: (each.layout.gpus, each.layout, each.pool.name))
+    product = least.pool.product.removeprefix("NVIDIA-")
+    return f"use {copies(least.layout)} on {least.layout.gpus:,} {product}"
+
+
+def _enough(asked: PlannerQuestion, candidate: Candidate, prices: Prices) -> Candidate | None:
+    judge = Judge(asked.model, asked.request, asked.traits, prices)
+    scale = Scale(request=asked.request, by_price=False)
+    largest = of(candidate, MOST_REPLICAS)
+    (number,) = Fewest(judge=judge, scale=scale)(largest)
+    return of(candidate, number) if number < MOST_REPLICAS else None
 
 
 def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
