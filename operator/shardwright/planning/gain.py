@@ -88,13 +88,10 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
     """Return the objective, as layouts are compared by it; for a rate that is not carried, the
     served part.
     """
-    request, speed, cost = (
-        scale.request,
-        plan.performance,
-        scale.cost_on(plan.layout, pool_of(plan, inventory)),
-    )
+    request, speed, pool = scale.request, plan.performance, pool_of(plan, inventory)
     if plan.carries_load:
-        return score(speed, cost, request, certainty(speed))
+        cost = scale.cost_on(plan.layout, pool)
+        return score(speed, cost, request, certainty(speed), domain=scale.domain_cost(pool))
     # The measure by which the plan was chosen (ADR 24).
     served = None if request.workload.requests_per_second is None else speed.requests_per_second
     return certainty(speed) * most_served(speed, served)

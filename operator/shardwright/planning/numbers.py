@@ -1,7 +1,7 @@
 """How many instances of a layout answer a load? The fewest that carry it within its limits, and a
 few more where the objective may pay for them.
 
-How many requests in flight does one instance just hold?
+How many requests in flight does one instance just hold, and which rate does it carry?
 """
 
 import math
@@ -14,7 +14,13 @@ from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.checks import Judge, limit_violations
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import BALANCED_SHARE, FeasibleCandidate, Scale, assess
+from shardwright.planning.select import (
+    BALANCED_SHARE,
+    UTILISATION,
+    FeasibleCandidate,
+    Scale,
+    assess,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +31,7 @@ class Fewest:
     scale: Scale
 
     def __call__(self, largest: Candidate) -> tuple[int]:
-        """Return the number; all that have room if no number does.
+        """Return the number; if none does, as many as have room and are in time.
 
         Args:
             largest: The layout, in as many instances as have room within the budget.
@@ -34,7 +40,20 @@ class Fewest:
         if most == 1 or not self.judge.runs(of(largest, 1)):
             return (1,)
         least = smallest(lambda number: self._does(of(largest, number)), self._guess(largest), most)
-        return (most if least is None else least,)
+        return (self._most_in_time(largest) if least is None else least,)
+
+    def _most_in_time(self, largest: Candidate) -> int:
+        """Smaller batches leave more room for K/V: where requests wait for it more instances may
+        run more at once, so that a token takes longer.
+        """
+        most = largest.layout.replicas
+        if self._in_time(largest, most) or not self._in_time(largest, 1):
+            return most
+        late = smallest(lambda number: not self._in_time(largest, number), 1, most)
+        return (late or most) - 1
+
+    def _in_time(self, largest: Candidate, number: int) -> bool:
+        return self.judge.in_time(of(largest, number))
 
     def _does(self, candidate: Candidate) -> bool:
         return self._assessed(candidate).carries_load and self.judge.in_time(candidate)
@@ -106,8 +125,12 @@ class More:
 
     def _while_better(self, least: FeasibleCandidate, most: int) -> Iterator[int]:
         number, best = least.candidate.layout.replicas, least.score
+        pool, each = least.candidate.pool, least.candidate.layout.gpus_per_replica
+        joined = max(pool.domain_gpus, pool.gpus_per_node) // each
         while number < most:
-            number = min(2 * number, most)
+            # More than an NVLink domain must halve the time: its last GPUs may be the best number.
+            twice = joined if number < joined < 2 * number else 2 * number
+            number = min(twice, most)
             more = of(least.candidate, number)
             score = assess(more, self.judge.prices.estimate(more), self.scale).score
             if score <= best:
@@ -168,6 +191,16 @@ def held_requests(candidate: Candidate, prices: Prices, request: Request) -> int
         lambda number: not _holds(one, number, prices, request), 1, MOST_IN_FLIGHT + 1
     )
     return (beyond or MOST_IN_FLIGHT + 1) - 1
+
+
+def carried_rate(candidate: Candidate, prices: Prices, request: Request, requests: int) -> float:
+    """Return the requests a second that one instance of a candidate carries with headroom, if it
+    just holds so many ``requests``.
+    """
+    held = prices.under(with_in_flight(request, requests).workload).estimate(of(candidate, 1))
+    capacity = prices.estimate(candidate).capacity
+    most = math.inf if capacity is None else capacity / candidate.layout.replicas
+    return min(UTILISATION * most, held.performance.requests_per_second)
 
 
 def with_in_flight(request: Request, number: int) -> Request:

@@ -51,8 +51,8 @@ half of the lower band of what is modelled.
 """
 
 DOUBLING_GAIN: Final = 0.10
-"""What doubling the GPUs must bring under Latency, share of the time per request. Source: the
-definition of Latency.
+"""What doubling the GPUs of an NVLink domain must bring under Latency, share of the time per
+request. Source: the definition of Latency in docs/planner-choice.md.
 """
 
 
@@ -102,6 +102,10 @@ class Scale:
         if self.by_price:
             return pool.price
         return relative_price(pool.gpu) if self.relative else None
+
+    def domain_cost(self, pool: Pool) -> float:
+        """Return the cost of the GPUs that an NVLink domain joins, else of those of a node."""
+        return self._each(pool) * max(pool.domain_gpus, pool.gpus_per_node)
 
     def stranded(self, candidate: Candidate) -> float:
         """Return the cost of the GPUs that a candidate leaves on boards where nobody else can join
@@ -261,7 +265,9 @@ def assess(
         cost=cost,
         sure=sure,
         second_choice=scale.takes_first not in ("", whole_resource(candidate.pool.resource)),
-        score=score(estimate.performance, cost, request, sure)
+        score=score(
+            estimate.performance, cost, request, sure, domain=scale.domain_cost(candidate.pool)
+        )
         if share >= 1
         else sure * most_served(estimate.performance, estimate.capacity),
         falls_behind=share < UTILISATION and request.workload.requests_per_second is not None,
@@ -315,12 +321,15 @@ def answer_seconds(estimate: Estimate, request: Request) -> float:
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def score(speed: Performance, cost: float, request: Request, sure: float = 1.0) -> float:
+def score(
+    speed: Performance, cost: float, request: Request, sure: float = 1.0, *, domain: float
+) -> float:
     """Return the objective of a layout that carries the load, greater is better; its GPUs cost
     ``cost``, and of its speed the share ``sure`` counts.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
-    when it brings ``DOUBLING_GAIN``, so that comparing any two gives one best in any order.
+    when it brings ``DOUBLING_GAIN``, beyond the cost of an NVLink ``domain`` when it halves the
+    time, so that comparing any two gives one best in any order.
     """
     match request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
@@ -336,7 +345,8 @@ def score(speed: Performance, cost: float, request: Request, sure: float = 1.0) 
             seconds = speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
             # Twice the cost weighs 1 / (1 - DOUBLING_GAIN) times as much: there a doubling breaks
             # even.
-            return float(-seconds / sure * cost ** -math.log2(1 - DOUBLING_GAIN))
+            weight = min(cost, domain) ** -math.log2(1 - DOUBLING_GAIN) * max(1, cost / domain)
+            return float(-seconds / sure * weight)
 
 
 def most_served(speed: Performance, capacity: float | None) -> float:

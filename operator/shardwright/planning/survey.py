@@ -14,11 +14,11 @@ from typing import Final
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import MEMORY
-from shardwright.planning.numbers import layout_on_pool, of, with_in_flight
+from shardwright.planning.numbers import carried_rate, layout_on_pool, of
 from shardwright.planning.planner import Considered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, assess
+from shardwright.planning.select import assess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +107,8 @@ def instance_of(plan: Plan, considered: Considered) -> InstanceLoad | None:
     requests = plan.replica_requests
     if requests == 0:
         return None
-    load = with_in_flight(considered.request, requests).workload
-    prices = considered.judge.prices.under(load)
-    served = prices.estimate(_one(plan, considered)).performance
-    most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
-    rate = min(UTILISATION * most, served.requests_per_second)
+    candidate = of(_one(plan, considered), plan.layout.replicas)
+    rate = carried_rate(candidate, considered.judge.prices, considered.request, requests)
     return InstanceLoad(requests=requests, rate=max(rate, _share(plan, considered.request)))
 
 

@@ -10,10 +10,10 @@ import pytest
 from shardwright.api.node_settings import read_pools
 from shardwright.api.settings import read_settings
 from shardwright.errors import InputError
-from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import NODE_SET, NONE, Stated
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import DomainKind
 from tests.support.builders_nodes import a_node
 
 SPOT: dict[str, Any] = {

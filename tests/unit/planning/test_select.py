@@ -145,6 +145,17 @@ def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together(
     assert _best(LATENCY, *verdicts) == FOUR
 
 
+@pytest.mark.parametrize(("share", "gpus"), [(0.49, 16), (0.51, 8)])
+def test_latency_takes_more_gpus_than_an_nvlink_domain_only_where_they_halve_the_time(
+    share: float, gpus: int
+) -> None:
+    eight, sixteen = Layout(tensor=8), Layout(tensor=8, replicas=2)
+    one = _verdict(eight, _estimate(ttft=0.1, tpot=0.01))
+    two = _verdict(sixteen, _estimate(ttft=0.1 * share, tpot=0.01 * share))
+
+    assert _best(LATENCY, one, two).gpus == gpus
+
+
 def test_latency_without_more_gpus_is_the_least_time() -> None:
     slow, fast = Layout(pipeline=2), Layout(tensor=2)
 
