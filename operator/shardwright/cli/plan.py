@@ -328,9 +328,8 @@ def _beside_the_best(answer: PlannedModel, width: int) -> list[Line]:
 
 
 def _screen(answer: PlannedModel, closing: Sequence[Line], *, named: bool) -> list[Line]:
-    screen, width = screen_of_answer(answer, named=named), width_of_output()
-    lines = screen_lines(screen, title=answer.name, width=width, closing=closing)
-    return [*lines, *_beside_the_best(answer, width)]
+    screen = screen_of_answer(answer, named=named)
+    return screen_lines(screen, title=answer.name, width=width_of_output(), closing=closing)
 
 
 def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
@@ -339,7 +338,13 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
     """
     subject = answer.subject
     report = as_typed(answer.report) if answer.typed else answer.report
-    screen = screen_of(report, request=subject.request, inventory=answer.inventory, named=named)
+    screen = screen_of(
+        report,
+        request=subject.request,
+        inventory=answer.inventory,
+        named=named,
+        comparison=answer.comparison,
+    )
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
     mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))

@@ -9,7 +9,7 @@ from shardwright.planning.deployability import not_yet
 from shardwright.planning.limits import running_requests
 from shardwright.planning.report import Loss, LossKind
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import FeasibleCandidate, Scale
+from shardwright.planning.select import FeasibleCandidate, Scale, most_served
 
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
@@ -64,7 +64,7 @@ def _queues(best: FeasibleCandidate, other: FeasibleCandidate, request: Request)
 def _figures(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Iterator[Loss]:
     here, there = best.estimate.performance, other.estimate.performance
     mine, yours = (
-        item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
+        most_served(item.estimate.performance, item.estimate.capacity) / scale.total(item.candidate)
         for item in (best, other)
     )
     same = other.candidate.pool.gpu.id == best.candidate.pool.gpu.id

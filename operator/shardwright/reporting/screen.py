@@ -4,15 +4,18 @@ applied. ``explain`` has everything else.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.prices import PriceBasis
+from shardwright.planning.comparison import Comparison, Standing
 from shardwright.planning.phrases import PHRASES, h100s, price
 from shardwright.planning.report import Alternative, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
+from shardwright.planning.sentences import without_sentence
+from shardwright.reporting.comparison import best_sentence
 from shardwright.reporting.due import DuePoint, points
 from shardwright.reporting.explanation import (
     Fact,
@@ -101,32 +104,67 @@ def screen_of(
     request: Request | None = None,
     inventory: Inventory | None = None,
     named: bool = False,
+    comparison: Comparison | None = None,
 ) -> Screen:
-    """Return the first screen of a report; ``named``: its GPUs were named on the command line."""
+    """Return the first screen of a report; ``named``: its GPUs were named on the command line.
+
+    Of a pinned layout the ``comparison`` leads the runners-up.
+    """
     outcome = report.outcome
     if isinstance(outcome, NoPlan):
-        return _refused(outcome, report, request)
+        return _refused(outcome, report, request, comparison)
     misses = missed(outcome, request)
-    rivals = report.alternatives[:RIVALS]
-    kinds = len({outcome.product, *(rival.product for rival in rivals)}) > 1
+    others = report.alternatives[:RIVALS]
+    pinned = _beside(outcome, comparison)
+    kinds = len({outcome.product, *(one.product for one in (*pinned, *others))}) > 1
     return Screen(
         fits=True,
         short=bool(misses),
         headline="; it ".join((headline(outcome), *misses)),
-        facts=(*_asked(request), *_facts(outcome, request, inventory)),
-        rivals=tuple(_rival(one, kinds=kinds) for one in rivals),
+        facts=(
+            *_asked(request),
+            *_facts(outcome, request, inventory),
+            *(_best(comparison) if comparison else _costly(report)),
+        ),
+        rivals=(
+            *(replace(_rival(one, kinds=kinds), why_not=_NAMES[one is outcome]) for one in pinned),
+            *(_rival(one, kinds=kinds) for one in others),
+        ),
         ruled_out=ruled_out(report),
         refusals=(),
         points=points(outcome, request, inventory, named=named)[:POINTS],
     )
 
 
-def _refused(outcome: NoPlan, report: Report, request: Request | None) -> Screen:
+_NAMES: Final = {True: "pinned", False: "the best"}
+
+
+def _beside(plan: Plan, comparison: Comparison | None) -> tuple[Plan, ...]:
+    """Return the best plan and the pinned one, none if the pinned one is the best."""
+    if comparison is None or comparison.standing is Standing.BEST:
+        return ()
+    return comparison.best, plan
+
+
+def _best(comparison: Comparison | None) -> Iterator[Fact]:
+    if comparison is not None:
+        yield Fact(label="Best", value=best_sentence(comparison))
+
+
+def _costly(report: Report) -> Iterator[Fact]:
+    """Yield the field of the user's own that costs the most."""
+    for found in report.costly[:1]:
+        yield Fact(label="Costly", value=without_sentence(found))
+
+
+def _refused(
+    outcome: NoPlan, report: Report, request: Request | None, comparison: Comparison | None
+) -> Screen:
     return Screen(
         fits=False,
         short=False,
         headline=refusal_sentence(outcome),
-        facts=(*_asked(request), *why_none(outcome)),
+        facts=(*_asked(request), *why_none(outcome), *_best(comparison)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
         refusals=tuple(_refusals(report)),
@@ -161,28 +199,29 @@ def _facts(plan: Plan, request: Request | None, inventory: Inventory | None) -> 
         yield Fact(label="Where", value=where(plan, pool))
 
 
-def _rival(one: Alternative, *, kinds: bool) -> Rival:
+def _rival(one: Alternative | Plan, *, kinds: bool) -> Rival:
     speed = one.performance
     gpus, product = one.layout.gpus, one.product or one.pool
+    losses = one.losses if isinstance(one, Alternative) else ()
     return Rival(
         layout=short_layout(one.layout),
         gpus=f"{gpus:,} {product}" if kinds else f"{gpus:,}",
         serves=format_served(speed, one.capacity),
         sure=format_band(speed),
-        first_token=_first_token(one),
+        first_token=_first_token(one, losses),
         per_token=format_seconds(speed.tpot_seconds),
         cost=_cost(one),
-        why_not=why_not(one.losses),
+        why_not=why_not(losses),
     )
 
 
-def _first_token(one: Alternative) -> str:
+def _first_token(one: Alternative | Plan, losses: Sequence[Loss]) -> str:
     # Behind a queue that grows without end there is none.
-    endless = any(loss.kind is LossKind.FALLS_BEHIND for loss in one.losses)
+    endless = any(loss.kind is LossKind.FALLS_BEHIND for loss in losses)
     return "-" if endless else format_seconds(one.performance.ttft_seconds)
 
 
-def _cost(one: Alternative) -> str:
+def _cost(one: Alternative | Plan) -> str:
     if one.million_tokens_price is not None:
         return price(one.million_tokens_price)
     each = one.gpu_price
