@@ -18,7 +18,7 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.catalogue import find_model, near_to
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
@@ -135,7 +135,9 @@ def read_unknown(
                 problems += [problem_of(one.under(path), file, None) for one in error.problems]
             except UnreachableError as error:
                 problem = problem_of(error.problem.under(path), file, None)
-                raise UnreachableError(problem) from None
+                # An id that is mistyped is never there, however good the connection.
+                near = replace(problem, gap=problem.gap or near_to(named[0]))
+                raise UnreachableError(near) from None
     if problems:
         raise InputError(problems)
     return found

@@ -86,6 +86,16 @@ def read_named_gpus(
     return found
 
 
+def kind_of(text: str) -> str:
+    """Return the GPU that a text of ``--gpus`` names, without its number.
+
+    >>> kind_of("8xH100"), kind_of("H100")
+    ('H100', 'H100')
+    """
+    match = _NAMED.fullmatch(text.strip())
+    return match[2] if match else text
+
+
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
     """Return the usual number of GPUs per node of a product, and per NVLink domain across nodes.
 

@@ -101,10 +101,24 @@ def plan(arguments: Namespace) -> Exit:
     else:
         width = width_of_output()
         planned = not any(refusal for answer in answers for refusal in _refusals(answer))
-        closing = after_plan(arguments, planned=planned, width=width)
+        carried = not any(map(_short, answers))
+        closing = after_plan(arguments, planned=planned, carried=carried, width=width)
         named = bool(arguments.gpus)
         _print_for_people(answers, arguments.output, partial(_screen, named=named), closing)
     return exit_of(answers)
+
+
+def predicted(arguments: Namespace) -> Exit:
+    """Print what ``plan`` prints of a model and GPUs that are named on the command line."""
+    words = list(arguments.words)
+    words[words.index("predict")] = "plan"
+    told = {**vars(arguments), "words": words, "output": "text", "filename": (), "namespace": ""}
+    return plan(Namespace(**told, nodes=[], without=[], by_operator=False))
+
+
+def _short(answer: PlannedModel) -> bool:
+    plan = answer.report.outcome
+    return isinstance(plan, Plan) and bool(plan.groups) and not plan.carries_load
 
 
 def _print_for_people(

@@ -228,5 +228,9 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     )
     return min(
         wanted,
-        key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout),
+        key=lambda candidate: (
+            scale.total(candidate) + scale.stranded(candidate),
+            candidate.pool.name,
+            candidate.layout,
+        ),
     )

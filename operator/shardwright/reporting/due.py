@@ -97,12 +97,12 @@ def _load(plan: Plan, request: Request | None) -> Iterator[DuePoint]:
         late = "more arrives than is served at most"
         if serves_rate(plan, request):
             late = f"above {UTILISATION:.0%} of what is served at most"
-        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_enough(plan.enough)}")
+        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_would_do(plan.enough)}")
     elif request is not None:
         yield DuePoint(due=Due.NOT_CARRIED, said=behind(plan, request))
 
 
-def _enough(enough: Enough) -> str:
+def _would_do(enough: Enough) -> str:
     gpus, free = enough.layout.gpus, enough.free
     room = "all free" if gpus <= free else f"{free:,} free"
     return f"{copies(enough.layout)} would do ({gpus:,} GPUs, {room})"

@@ -122,7 +122,7 @@ def screen_of(
         short=bool(misses),
         headline="; it ".join((headline(outcome), *misses)),
         facts=(
-            *_asked(request),
+            *asked_facts(request),
             *_facts(outcome, request, inventory),
             *(_best(comparison) if comparison else _costly(report)),
         ),
@@ -164,7 +164,7 @@ def _refused(
         fits=False,
         short=False,
         headline=refusal_sentence(outcome),
-        facts=(*_asked(request), *why_none(outcome), *_best(comparison)),
+        facts=(*asked_facts(request), *why_none(outcome), *_best(comparison)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
         refusals=tuple(_refusals(report)),
@@ -182,7 +182,7 @@ def _refusals(report: Report) -> Iterator[RefusedLayouts]:
         yield RefusedLayouts(count=f"{undivided:,}", rule="do not divide the model", nearest="-")
 
 
-def _asked(request: Request | None) -> Iterator[Fact]:
+def asked_facts(request: Request | None) -> Iterator[Fact]:
     """Yield the load, and the objective if it is not the default."""
     for fact in request_facts(request):
         if fact.label != "Objective" or (request and request.objective != Objective()):
@@ -191,7 +191,9 @@ def _asked(request: Request | None) -> Iterator[Fact]:
 
 def _facts(plan: Plan, request: Request | None, inventory: Inventory | None) -> Iterator[Fact]:
     pool = pool_of(plan, inventory)
-    yield Fact(label="Can serve", value=serves(plan, request))
+    if not plan.groups:
+        yield Fact(label="Can serve", value="nothing: replicas is 0")
+    yield Fact(label="Can serve" if plan.groups else "If started", value=serves(plan, request))
     yield Fact(label="Latency", value=latency(plan, request))
     yield Fact(label="K/V cache", value=holds(plan))
     yield from cost_facts(plan)
