@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import ShardedModel
 from shardwright.cli.checkpoints import problem_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.named_gpus import on_named_gpus
+from shardwright.cli.named_gpus import more_of, nodes_of, on_named_gpus
 from shardwright.cli.next_command import after_plan
 from shardwright.cli.output import (
     print_error,
@@ -33,6 +33,7 @@ from shardwright.cli.plan_forms import (
     print_names,
 )
 from shardwright.cli.plan_inputs import PlanInputs, question_of, read_inputs
+from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import typed_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.capabilities import Capability
@@ -250,7 +251,9 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
             if inputs.standing
             else _with_assumed(plan_serving(subject, inventory), inputs)
         )
-        supply = Supply(inventory=inventory, restock=restock)
+        supply = Supply(
+            inventory=inventory, restock=restock, more=_more(asked, inputs, kept), named=bool(named)
+        )
         answer = PlannedModel(
             subject=subject,
             inventory=inventory,
@@ -262,6 +265,15 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
         kept += _kept(answer)
         answers.append(answer)
     return answers
+
+
+def _more(
+    asked: Subject, inputs: PlanInputs, kept: Sequence[Any]
+) -> Iterator[tuple[str, Inventory]]:
+    """Yield the stock with more of the GPUs of ``--gpus``, and how they are named."""
+    for said, grown in more_of(inputs.named_gpus):
+        nodes = read_nodes(nodes_of(grown), inputs.settings.stated)
+        yield said, take_stock(asked, nodes, (), tuple(kept))
 
 
 def _with_assumed(report: Report, inputs: PlanInputs) -> Report:
