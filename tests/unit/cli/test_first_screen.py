@@ -60,14 +60,14 @@ QUESTIONS: Final = [
     # How many GPUs? As many as plan takes, with the whole nodes and how sure that is.
     (f"size {L8} --rps 50", "B200-SXM-180GB 5 71.4/s (63\N{EN DASH}90) fitted|BOUGHT: of the whole"),
     (f"size {L8} --rps 50 --gpus H100",
-     "10 x H100-SXM-80GB are enough|10 10 50|2 x 8|(±19%, fitted)|--gpus 16xH100-SXM-80GB"),
+     "10 x H100-SXM-80GB are enough|10 10 53.3 requests/s|2 x 8|(±19%, fitted)|--gpus 16xH100-SXM-80GB"),
     (f"size {L8} --rps 30 --gpus 16xH100 --tp 4",
      "8 x H100-SXM-80GB are enough|37.9/s|Next shardwright plan|--tp 4"),
     (f"size {L70} --rps 10 --gpus 8xH100,8xL40S,4xMI300X",
      ("these are not enough for the load|6.62/s|serves 6.62 of 10 requests a second"
      "|Next shardwright size")),
     (f"size {L405} --ttft 1ms", "H100-SXM-80GB: TTFT limit exceeded"),
-    (f"size {L405} --rps 3 --gpus H100,MI300X,H200", "modelled|fitted"),
+    (f"size {L405} --rps 3 --gpus H100,MI300X,H200", "4.57/s (2.5\N{EN DASH}6.6)|(±45%, modelled)"),
     *((f"plan -f {sample} {FLEET}", "Next ") for sample in SAMPLES),
 ]  # fmt: skip
 
