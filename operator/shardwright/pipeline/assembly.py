@@ -6,7 +6,7 @@ Functions import the modules that keep, show and render a plan, so that ``plan``
 does not wait for them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,10 +56,15 @@ def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """The stock for a subject, and for it with other terms of its pods (None: it is not known)."""
+    """The stock for a subject, and for it with other terms of its pods (None: it is not known).
+
+    Of GPUs that somebody ``named`` there may be ``more``: stocks, and how to name their GPUs.
+    """
 
     inventory: Inventory
     restock: Callable[[Subject], Inventory | None]
+    more: Iterable[tuple[str, Inventory]] = ()
+    named: bool = False
 
 
 def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
@@ -81,7 +86,11 @@ def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
         answer = plan_serving(subject, larger)
         return isinstance(answer.outcome, Plan) and answer.lacks is None
 
-    ways = WaysOut() if none.lack is None else ways_out(none.lack, supply.inventory, fits)
+    ways = WaysOut()
+    if none.lack is not None and supply.named:
+        ways = WaysOut(gpus=next((named for named, stock in supply.more if fits(stock)), ""))
+    elif none.lack is not None:
+        ways = ways_out(none.lack, supply.inventory, fits)
     said = replace(none, ways_out=replace(ways, without=left_out))
     if isinstance(outcome, NoPlan):
         return replace(report, outcome=said)

@@ -216,11 +216,12 @@ class WithoutFields:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
     """How to get a plan: without fields of the user's own, with so many more nodes of a pool (0:
-    none would do), or if a model went (empty: none).
+    none would do), with other ``gpus`` than somebody named, or if a model went (empty: none).
     """
 
     pool: str = ""
     more_nodes: int = 0
+    gpus: str = ""
     moved: str = ""
     without: tuple[WithoutFields, ...] = ()
 

@@ -244,8 +244,10 @@ def _outlook(outcome: NoPlan) -> str:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
         return "waiting helps: the hardware is there, but not free or not ready"
-    only = "helps only where nodes are added" if outcome.lack else "does not help"
-    return f"waiting {only}"
+    ways = outcome.ways_out
+    # Of what was tried nothing may help, though only nodes are missing.
+    more = outcome.lack and (ways is None or ways.more_nodes or ways.gpus)
+    return f"waiting {'helps only where nodes are added' if more else 'does not help'}"
 
 
 def headline(plan: Plan) -> str:

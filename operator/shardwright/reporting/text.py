@@ -436,6 +436,20 @@ def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[L
     return [title, *table(header, [row[:end] for row in rows], width=width), *said]
 
 
+def best_sentence(found: Comparison) -> str:
+    """Return the best layout beside a pinned one, and what it gains and costs."""
+    best = f"{short_layout(found.best.layout)} on {found.best.layout.gpus:,} {found.best.product}"
+    match found.standing:
+        case Standing.BEST:
+            return f"this one, of all layouts, by {found.objective}"
+        case Standing.AS_GOOD:
+            return f"{best} by {found.objective}, no better than predictions tell apart"
+        case Standing.NOTHING:
+            return f"{best} by {found.objective}; the pinned layout has no plan"
+        case _:
+            return f"{best} by {found.objective}: {', '.join(_gains(found))}"
+
+
 def comparison_sentence(found: Comparison) -> str:
     """Return what the best plan gains over the pinned one, and what it costs.
 
