@@ -1,15 +1,29 @@
 """How much better is one plan than another that answers the same question on the same inventory?
 
-How much is enough is for ``improving`` to say.
+How much is enough depends on what asked for the new plan: somebody who wants better ones, or a
+load that has changed.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import Scale, certainty, most_served, score
+
+GAIN_MIN: Final = 0.10
+"""The gain for which a plan replaces one that serves where that is asked for (``spec.replan:
+Always``), as a share of the objective. Basis: assumed; a move restarts every group, and predictions
+of two layouts may be off against each other by some per cent.
+"""
+
+MOVE_GAIN: Final = 0.5
+"""The gain for which a changed load takes another layout than the one that runs and carries it, as
+a share of the objective. Basis: assumed; every group would restart while the load grows. It is what
+Balanced pays at most for speed (``select.BALANCED_SHARE``).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +71,11 @@ def better(plan: Plan, stands: Plan, inventory: Inventory, scale: Scale) -> Bett
         objective=scale.request.objective.optimize_for,
         gain=gain,
     )
+
+
+def is_worth_a_move(found: Better | None) -> bool:
+    """Return whether a changed load takes a better plan in place of the layout that runs."""
+    return found is not None and (found.gain is None or found.gain >= MOVE_GAIN)
 
 
 def pool_of(plan: Plan, inventory: Inventory) -> Pool:

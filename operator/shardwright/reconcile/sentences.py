@@ -8,8 +8,7 @@ from typing import Final
 
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
-from shardwright.plan_upgrade import GAIN_MIN
-from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.gain import GAIN_MIN, Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence

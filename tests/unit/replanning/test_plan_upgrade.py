@@ -11,8 +11,8 @@ from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.pipeline import plan_serving, record_of
-from shardwright.plan_upgrade import GAIN_MIN, PAUSE, improve, is_due
-from shardwright.planning.gain import Better, better
+from shardwright.plan_upgrade import PAUSE, improve, is_due
+from shardwright.planning.gain import GAIN_MIN, Better, better
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import DOUBLING_GAIN, Scale

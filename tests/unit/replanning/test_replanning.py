@@ -14,6 +14,7 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.rendering.bundle import of_kind
 from shardwright.replanning import (
     KEPT,
+    STAYS,
     Held,
     Replanned,
     place_beside,
@@ -891,3 +892,86 @@ def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
 
     assert found.record is not None
     assert (found.record.plan.groups, found.record.plan.missing) == ((), 0)
+
+
+PRICED = "shardwright.io/gpu-hour-price"
+CHEAPEST = {"objective": {"optimizeFor": "Throughput"}}
+
+
+def priced_nodes(price: str, count: int = 2, network_gbps: int = 200) -> list[dict[str, Any]]:
+    return [
+        a_node(f"{network_gbps}-{index}", network_gbps=network_gbps, labels={PRICED: price})
+        for index in range(count)
+    ]
+
+
+def a_rate(requests_per_second: int, **spec: Any) -> Subject:
+    load = {"requestsPerSecond": requests_per_second}
+    return a_subject(**CHEAPEST | {"workload": load} | spec)
+
+
+def after_another_load(edited: Subject, others: list[dict[str, Any]]) -> tuple[Plan, Plan]:
+    """Return the plan for 20 requests a second on nodes at 3 an hour, and what becomes of it while it serves when
+    the spec is edited and other nodes are there.
+    """
+    own = priced_nodes("3", network_gbps=400)
+    before = a_record_of(a_rate(20), own)
+    there = replace(ground(edited, [*own, *others]), same_pods=True)
+    found = plan_anew(edited, before, there).record
+    assert found
+    return before.plan, found.plan
+
+
+@pytest.mark.parametrize(
+    ("price", "stays"), [("3", True), ("2.9", True), ("2.2", True), ("1.9", False)]
+)
+def test_a_load_that_changes_keeps_the_layout_unless_another_is_half_again_as_good(
+    price: str, *, stays: bool
+) -> None:
+    before, after = after_another_load(a_rate(30), priced_nodes(price))
+
+    assert (after.pool == before.pool) is stays
+    assert (set(before.groups) <= set(after.groups)) is stays
+    assert len(after.groups) == 6
+
+
+@pytest.mark.parametrize(("rate", "groups"), [(40, 8), (10, 2)])
+def test_a_plan_that_was_kept_says_what_another_layout_would_bring_and_how_to_get_it(
+    rate: int, groups: int
+) -> None:
+    _, worth = after_another_load(a_rate(rate), priced_nodes("2.4"))
+    _, alike = after_another_load(a_rate(rate), priced_nodes("2.9"))
+
+    stays = f"{groups} x TP1 on {worth.pool}: {STAYS}"
+    assert worth.reasons[0].startswith(f"{stays}; {groups} x TP1 on ")
+    assert worth.reasons[0].endswith(
+        " would be 25% better by Throughput, and spec.replan: Always restarts all groups for it."
+    )
+    assert alike.reasons[0] == f"{stays}."
+
+
+@pytest.mark.parametrize(
+    ("edited", "moves"),
+    [
+        ({"workload": {"requestsPerSecond": 100}}, True),
+        ({"parallelism": {"tensor": 2}}, True),
+        ({"objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 8}}, True),
+        ({"budget": {"gpus": 6}}, False),
+    ],
+    ids=["no room", "another degree", "a limit", "a budget that it keeps"],
+)
+def test_a_layout_that_cannot_carry_the_load_as_the_spec_wants_it_gives_way(
+    edited: dict[str, Any], *, moves: bool
+) -> None:
+    before, after = after_another_load(a_rate(30, **edited), priced_nodes("2.4", 3))
+
+    assert after.carries_load
+    assert (set(before.groups) <= set(after.groups)) is not moves
+
+
+def test_without_pods_that_could_stay_a_load_that_changes_is_planned_as_a_new_one() -> None:
+    edited, own = a_rate(30), priced_nodes("3", network_gbps=400)
+    there = ground(edited, [*own, *priced_nodes("2.4")])
+    found = plan_anew(edited, a_record_of(a_rate(20), own), there)
+    assert found.record
+    assert found.record.plan == plan_of(plan_serving(edited, there.inventory))
