@@ -6,11 +6,10 @@ The same question is asked once more, on the nodes that it concerns as they woul
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.capabilities import SERVED_KINDS, Capability
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.planning.checks import Verdict
 from shardwright.planning.gain import better
@@ -136,15 +135,35 @@ def _needs(capability: Capability, verdict: Verdict) -> bool:
     return bool(candidate.rdma_devices)
 
 
+_CODES: Final[Mapping[Capability, str]] = MappingProxyType(
+    {
+        Capability.COMPUTE_DOMAINS: "ComputeDomainUnavailable",
+        Capability.DEVICE_CLAIMS: "DeviceClaimsUnavailable",
+        Capability.EFA: "NetworkPluginMissing",
+    }
+)
+"""The reason for which layouts, or nodes, are ruled out without it."""
+
+
 def exclusion(found: MissedPlan) -> Exclusion:
     """Return the layouts that a missing capability rules out, counted, the best one as the nearest
     miss.
     """
     said = sentence(found)
-    counted = partial(Exclusion, count=found.used_by, example=said, nearest_miss=said)
-    if found.capability is Capability.EFA:
-        return counted(code="NetworkPluginMissing")
-    return counted(code="ComputeDomainUnavailable")
+    return Exclusion(
+        code=_CODES[found.capability], count=found.used_by, example=said, nearest_miss=said
+    )
+
+
+def missed_by(excluded: Sequence[Exclusion]) -> frozenset[Capability]:
+    """Return the capabilities of a cluster without which a plan was made, to its loss.
+
+    >>> missed = Exclusion(code="DeviceClaimsUnavailable", count=8, example="", nearest_miss="")
+    >>> missed_by([missed])
+    frozenset({<Capability.DEVICE_CLAIMS: 'ResourceClaimTemplate'>})
+    """
+    codes = {item.code for item in excluded}
+    return frozenset(capability for capability in SERVED_KINDS if _CODES[capability] in codes)
 
 
 def sentence(found: MissedPlan) -> str:
