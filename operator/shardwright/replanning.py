@@ -645,8 +645,6 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
     groups = len(plan.groups) + 1
     if groups * per_group > (space.max_gpus or groups * per_group):
         return None
-    if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
-        return None
     outcome = extra_groups(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None

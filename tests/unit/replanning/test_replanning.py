@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.record import PlanRecord
+from shardwright.hardware.nodes import GpuUsage
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
@@ -854,6 +855,7 @@ def test_a_planned_number_for_which_room_is_missing_is_planned_in_part_and_says_
         ({"budget": {"gpus": 8}}, 8, 0),
         ({"budget": {"gpus": 10}}, 8, 2),
         ({"budget": {"nodes": 1}}, 8, 0),
+        ({"budget": {"nodes": 2}}, 8, 4),
         ({"workload": {"concurrency": 4}}, 1, 0),
         ({"replicas": 0}, 0, 0),
         ({"rollout": {"minGroups": 8}}, 8, 4),
@@ -882,6 +884,22 @@ def test_a_planned_number_grows_with_the_room_and_moves_no_group() -> None:
     assert grown.record is not None
     assert grown.record.plan.groups[:8] == record.plan.groups
     assert (grown.placed, grown.record.plan.missing, grown.lacks) == (12, 0, None)
+
+
+def test_a_planned_number_grows_on_no_more_nodes_than_its_budget_has() -> None:
+    found = planned(1, budget={"nodes": 2})
+    assert found.record is not None
+    subject = a_subject(**SIXTY, budget={"nodes": 2})
+    others = [
+        GpuUsage(node=node, resource="nvidia.com/gpu", gpus=6, owner=("other", node), group="other-0")
+        for node in ("h100-01", "h100-02")
+    ]
+
+    grown = rescaled(subject, found.record, take_stock(subject, h100_facts(3), others))
+
+    assert grown.record is not None
+    assert len({node for group in grown.record.plan.groups for node in group}) == 2
+    assert (grown.placed, grown.record.plan.missing, grown.lacks is None) == (10, 2, False)
 
 
 def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
