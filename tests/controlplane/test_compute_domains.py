@@ -120,7 +120,7 @@ def test_a_cluster_without_the_kind_gets_a_plan_that_it_can_run_and_hears_what_i
     assert all("resourceClaims" not in pod["spec"] for pod in models.pods())
 
 
-def test_when_the_kind_comes_what_is_only_shown_is_planned_anew_and_what_serves_says_what_it_misses(
+def test_when_the_kind_comes_what_is_shown_is_planned_anew_and_what_serves_says_so(
     models: Models, control_plane: ControlPlane, rack: list[str]
 ) -> None:
     over = {"objective": {"optimizeFor": "Latency"}, "workload": {"concurrency": 1}}

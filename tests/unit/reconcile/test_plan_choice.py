@@ -59,7 +59,7 @@ def test_a_plan_that_the_cluster_cannot_start_is_made_anew_before_any_of_its_gro
         (Replan.WHEN_INVALID, True, PlanChoice.KEEP),
     ],
 )
-def test_a_plan_without_what_the_cluster_has_by_now_is_made_anew_while_none_of_its_groups_stands(
+def test_a_plan_without_what_the_cluster_has_by_now_is_made_anew_before_a_group_stands(
     choice: PlanChoice, replan: Replan, *, begun: bool, deploy: bool
 ) -> None:
     state = RecordState(leaving=False, begun=begun, surpassed=True)

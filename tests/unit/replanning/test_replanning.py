@@ -891,7 +891,9 @@ def test_a_planned_number_grows_on_no_more_nodes_than_its_budget_has() -> None:
     assert found.record is not None
     subject = a_subject(**SIXTY, budget={"nodes": 2})
     others = [
-        GpuUsage(node=node, resource="nvidia.com/gpu", gpus=6, owner=("other", node), group="other-0")
+        GpuUsage(
+            node=node, resource="nvidia.com/gpu", gpus=6, owner=("other", node), group="other-0"
+        )
         for node in ("h100-01", "h100-02")
     ]
 
