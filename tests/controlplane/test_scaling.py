@@ -90,45 +90,6 @@ def test_an_autoscaler_leaves_a_planned_number_alone_and_goes_on_from_it_once_it
     assert _pods(models).items() > planned.items()
 
 
-def test_an_autoscaler_that_writes_while_a_load_is_planned_has_its_number_until_it_goes(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("llama", workload=LOAD)
-    _wait_for_groups(models, 4)
-    planned = _pods(models)
-    hand_over, take_back = models.condition("llama", "ReplicasPlanned")["message"].split("`")[1::2]
-
-    _run(control_plane, hand_over)
-    path = _autoscale(models, control_plane, minReplicas=5, maxReplicas=5)
-    models.change("llama", workload={"requestsPerSecond": 30})
-    _wait_for_groups(models, 5)
-    written = _pods(models)
-    assert written.items() > planned.items()
-
-    _run(control_plane, take_back)
-    _wait_for_groups(models, 6)
-    assert _pods(models).items() > written.items()
-    wait_for(lambda: _able(control_plane, f"{path}/llama") == "FailedGetScale", 60, "a failed read")
-    assert (_is_planned(models), "replicas" in models.get("ShardedModel", "llama")["spec"]) == (
-        True,
-        False,
-    )
-
-
-def test_a_number_that_is_written_while_the_first_plan_is_made_is_what_runs(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("llama", workload=LOAD)
-    control_plane.kubectl("scale", "smodel/llama", "--replicas=2", "-n", models.namespace)
-    _wait_for_groups(models, 2)
-
-    groups = models.get("ShardedModel", "llama")["status"]["groups"]
-    assert [group["restarts"] for group in groups] == [0, 0]
-    assert sorted(_pods(models)) == ["llama-0-0", "llama-1-0"]
-
-
 @pytest.mark.parametrize("how", [[], ["--server-side"]], ids=["client side", "server side"])
 def test_a_manifest_that_never_names_the_number_leaves_it_to_the_plan_or_to_who_has_it(
     how: list[str], models: Models, fleet: Fleet, control_plane: ControlPlane
