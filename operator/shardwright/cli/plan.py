@@ -47,7 +47,7 @@ from shardwright.pipeline.assembly import (
     plan_with_survey,
     with_ways_out,
 )
-from shardwright.planning.gain import Comparison
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings

@@ -317,13 +317,13 @@ def _most(
     within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else most
     wanted = replace(layout, replicas=max(1, min(most, within)))
     groups = place(wanted).groups
-    return max(1, _within_nodes(groups, space.max_nodes))
+    return max(1, _within_nodes(groups, space))
 
 
-def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
-    taken: set[str] = set()
+def _within_nodes(groups: tuple[tuple[str, ...], ...], space: SearchSpace) -> int:
+    taken = set(space.held_nodes)
     for index, group in enumerate(groups):
         taken.update(group)
-        if most is not None and len(taken) > most:
+        if space.max_nodes is not None and len(taken) > space.max_nodes:
             return index
     return len(groups)

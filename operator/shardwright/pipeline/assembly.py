@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.extra_groups import told_why, what_fits
-from shardwright.planning.gain import Comparison, compare, pool_of, without_pins
+from shardwright.planning.comparison import Comparison, compare, without_pins
+from shardwright.planning.gain import pool_of
 from shardwright.planning.planner import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.survey import Surveyed, survey

@@ -13,7 +13,7 @@ from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Drafter, DraftMethod
 from shardwright.pipeline.assembly import engine_status
-from shardwright.planning.gain import Comparison
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.phrases import letters
 from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
 from shardwright.planning.sentences import without_sentence

@@ -550,9 +550,11 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
     if space.max_gpus is None and space.max_nodes is None:
         return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
+    nodes += len(space.held_nodes)
     if candidate.placement.nodes_per_replica == 1:
         # Replicas that fit a node share nodes, as they are placed.
-        nodes = max(1, len({group[0] for group in candidate.placement.groups}))
+        there = {group[0] for group in candidate.placement.groups}
+        nodes = max(1, len(there | space.held_nodes))
     for name, used, limit in (
         ("GPUs", candidate.layout.gpus, space.max_gpus),
         ("nodes", nodes, space.max_nodes),

@@ -17,14 +17,11 @@ from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import MOST_REPLICAS, EngineTraits
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate, EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning import node_storage
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.checks import Judge, Verdict, beside_gpus
-from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
-from shardwright.planning.drain import drain_seconds
-from shardwright.planning.gain import (
+from shardwright.planning.capabilities import (
     Answered,
     MissedPlan,
     brought_by,
@@ -32,6 +29,9 @@ from shardwright.planning.gain import (
     sentence,
     with_capability,
 )
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
+from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
+from shardwright.planning.drain import drain_seconds
 from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
 from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
 from shardwright.planning.numbers import Fewest, More, held_requests
@@ -349,13 +349,23 @@ def _without_room(best: FeasibleCandidate, request: Request) -> int:
     open: only room is missing for them.
     """
     space, candidate = request.space, best.candidate
-    if space.replicas is not None or space.max_nodes is not None:
+    if space.replicas is not None:
         return 0
     most = most_instances(request)
+    if space.max_nodes is not None:
+        most = min(most, _most_on(space.max_nodes, candidate))
     # A quota of others may be raised: what it keeps out is missing.
     if space.max_gpus is not None:
         most = min(most, space.max_gpus // candidate.layout.gpus_per_replica)
     return max(0, min(most, best.replicas_wanted) - candidate.layout.replicas)
+
+
+def _most_on(nodes: int, candidate: Candidate) -> int:
+    """Return how many instances so many whole nodes of the pool have room for."""
+    placement = candidate.placement
+    if placement.nodes_per_replica > 1:
+        return nodes // placement.nodes_per_replica
+    return nodes * (candidate.pool.gpus_per_node // placement.gpus_per_node)
 
 
 def _enough(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Enough | None:

@@ -18,7 +18,7 @@ from typing import Final
 from shardwright.costs.host import Storage
 from shardwright.hardware.gpus import Link, PriceBasis
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.planning.gain import Comparison, Standing
+from shardwright.planning.comparison import Comparison, Standing
 from shardwright.planning.phrases import PHRASES, UNKNOWN_PODS, copies, h100s, price
 from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request

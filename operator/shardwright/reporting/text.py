@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.planning.gain import Comparison, Standing
+from shardwright.planning.comparison import Comparison, Standing
 from shardwright.planning.report import Exclusion, NoPlan, Plan
 from shardwright.planning.select import most_served
 from shardwright.reporting.drawings import TimeSplit
