@@ -23,7 +23,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
@@ -84,9 +84,18 @@ class Replanned:
 
     def told(self, waits_for: NoPlan | None) -> "Replanned":
         """Return the answer with more to say of what the model waits for."""
+        if self.short and waits_for and isinstance(self.report.outcome, NoPlan):
+            return replace(self, short=waits_for, report=replace(self.report, outcome=waits_for))
         if self.short:
             return replace(self, short=waits_for)
         return replace(self, lacks=waits_for)
+
+    def costing(self, costly: tuple[WithoutFields, ...]) -> "Replanned":
+        """Return the answer with what fields of the user's own cost its plan."""
+        if self.record is None or not costly:
+            return self
+        report = replace(self.report, costly=costly)
+        return replace(self, record=replace(self.record, costly=costly), report=report)
 
     @property
     def placed(self) -> int:

@@ -5,11 +5,16 @@ from typing import Any
 from shardwright.api.published import (
     ALTERNATIVES_MAX_ITEMS,
     EXCLUSIONS_MAX_ITEMS,
+    FIELDS_MAX_ITEMS,
+    FRONT_MAX_ITEMS,
     NODES_MAX_ITEMS,
     REASONS_MAX_ITEMS,
     STAGES_MAX_ITEMS,
+    STEPS_MAX_ITEMS,
+    WITHOUT_MAX_ITEMS,
     ShownAlternative,
     ShownExclusion,
+    ShownFront,
     ShownLayout,
     ShownLimits,
     ShownLoss,
@@ -18,13 +23,28 @@ from shardwright.api.published import (
     ShownPlan,
     ShownPrediction,
     ShownPrice,
+    ShownRatios,
     ShownStage,
+    ShownStep,
     ShownTime,
+    ShownWithout,
 )
 from shardwright.costs.estimates import StageMemory, TimeShare
 from shardwright.hardware.prices import GpuPrice
-from shardwright.planning.phrases import price
-from shardwright.planning.report import Alternative, Exclusion, Loss, LossKind, Plan, Report
+from shardwright.planning.phrases import copies, letters, price
+from shardwright.planning.report import (
+    Alternative,
+    Benefit,
+    Exclusion,
+    FrontPoint,
+    Loss,
+    LossKind,
+    Plan,
+    Report,
+    WithoutFields,
+)
+from shardwright.planning.sentences import without_sentence
+from shardwright.planning.sizing import LoadStep, steps_of
 from shardwright.units import to_microseconds, to_milliseconds
 
 
@@ -33,18 +53,26 @@ def plan_status(report: Report) -> dict[str, Any]:
 
     A kept plan gives the same: ``plan_status(record.report())``.
     """
-    shown = _plan(report.outcome) if isinstance(report.outcome, Plan) else {}
+    shown = _of_plan(report.outcome, report) if isinstance(report.outcome, Plan) else {}
+    without = [_without(item) for item in report.without[:WITHOUT_MAX_ITEMS]]
     return ShownPlan(
         **shown,
         alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
         excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
         considered=report.considered,
+        without=without or None,
     ).model_dump(by_alias=True, exclude_none=True)
 
 
 def planned_nodes(plan: Plan) -> tuple[str, ...]:
     """Return the distinct nodes of all groups, sorted."""
     return tuple(sorted({node for group in plan.groups for node in group}))
+
+
+def _of_plan(plan: Plan, report: Report) -> dict[str, Any]:
+    front = [_front(point, plan) for point in report.front[:FRONT_MAX_ITEMS]]
+    steps = [_step(step, plan) for step in steps_of(plan)[:STEPS_MAX_ITEMS]]
+    return {**_plan(plan), "over_load": steps or None, "over_speed": front or None}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -136,6 +164,7 @@ def _prediction(plan: Plan) -> ShownPrediction:
         low=round(performance.low),
         high=round(performance.high),
         basis=performance.basis,
+        requests_per_second_at_most=None if plan.capacity is None else _short(plan.capacity),
         token_time=[_time(share) for share in performance.decode_shares] or None,
         million_output_tokens_price=_price(plan.million_tokens_price),
     )
@@ -198,3 +227,47 @@ def _exclusion(item: Exclusion) -> ShownExclusion:
     return ShownExclusion(
         code=item.code, count=item.count, example=item.example, nearest_miss=item.nearest_miss
     )
+
+
+def _step(step: LoadStep, plan: Plan) -> ShownStep:
+    rated = plan.capacity is not None
+    return ShownStep(
+        replicas=step.instances,
+        gpus=step.gpus,
+        concurrency=None if rated else round(step.load),
+        requests_per_second=_short(step.load) if rated else None,
+        hour_price=None if step.price is None else _short(step.price),
+    )
+
+
+def _front(point: FrontPoint, plan: Plan) -> ShownFront:
+    return ShownFront(
+        layout=copies(point.layout),
+        gpus=point.layout.gpus,
+        pool=None if point.pool == plan.pool else point.pool,
+        planned=point.planned or None,
+        output_tokens_per_second_per_user=_short(point.tokens_per_user),
+        output_tokens_per_second_per_gpu=_short(point.tokens_per_gpu),
+    )
+
+
+def _without(found: WithoutFields) -> ShownWithout:
+    ratios = ShownRatios(
+        price=_short(found.price), output=_short(found.output), seconds=_short(found.seconds)
+    )
+    return ShownWithout(
+        fields=list(found.fields[:FIELDS_MAX_ITEMS]),
+        gain=found.gain.value,
+        layout=letters(found.layout),
+        replicas=found.layout.replicas,
+        gpus=found.layout.gpus,
+        pool=found.pool,
+        product=found.product,
+        carries_load=found.carries_load,
+        compared_with_plan=None if found.gain is Benefit.FITS else ratios,
+        message=without_sentence(found),
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

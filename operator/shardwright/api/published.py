@@ -21,6 +21,10 @@ EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
 DEFAULTS_MAX_ITEMS: Final = 128
+STEPS_MAX_ITEMS: Final = 8
+FRONT_MAX_ITEMS: Final = 8
+WITHOUT_MAX_ITEMS: Final = 3
+FIELDS_MAX_ITEMS: Final = 8
 
 _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
@@ -45,6 +49,7 @@ Quotation = Annotated[
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Microseconds = Annotated[int, Field(ge=0, le=2**53)]
+Amount = Annotated[float, Field(ge=0, le=2**53)]
 MoreOrLess = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
@@ -187,6 +192,10 @@ class ShownPrediction(Shown):
     low: Count = Field(description="Lower end of the 80% band of the output tokens per second.")
     high: Count = Field(description="Upper end of the 80% band of the output tokens per second.")
     basis: ShortWord = Field(description="Basis of the figures: fitted or modelled.")
+    requests_per_second_at_most: Amount | None = Field(
+        default=None,
+        description="Requests a second that all replicas serve at most, where a rate is offered.",
+    )
     token_time: list[ShownTime] | None = Field(
         default=None,
         max_length=16,
@@ -288,6 +297,71 @@ class ShownPrice(Shown):
     source: Sentence = Field(default="", description="Source of the price; empty if it is stated.")
 
 
+class ShownStep(Shown):
+    """A number of replicas, and the load up to which they carry."""
+
+    replicas: Count = Field(description="Replicas.")
+    gpus: Count = Field(description="GPUs of these.")
+    concurrency: Count | None = Field(
+        default=None, description="Requests in flight up to which they carry the load."
+    )
+    requests_per_second: Amount | None = Field(
+        default=None, description="The same of a rate: with headroom, within the limits."
+    )
+    hour_price: Amount | None = Field(
+        default=None, description="Price of the GPUs for an hour, in the unit of price.gpuHour."
+    )
+
+
+class ShownFront(Shown):
+    """A layout that no other beats in tokens per user and per GPU."""
+
+    layout: ShortWord = Field(description="Degrees, with the number of replicas.")
+    gpus: Count = Field(description="GPUs of all replicas.")
+    pool: Name | None = Field(default=None, description="Its nodes, if not the plan's.")
+    planned: bool | None = Field(
+        default=None, description="True: it is the plan, which another may beat."
+    )
+    output_tokens_per_second_per_user: Amount = Field(
+        description="Output tokens a second that a request gets at the planned load."
+    )
+    output_tokens_per_second_per_gpu: Amount = Field(
+        description="Output tokens a second of each GPU at the planned load."
+    )
+
+
+class ShownRatios(Shown):
+    """Figures of another plan as multiples of this one's."""
+
+    price: Amount = Field(description="Price of the GPUs.")
+    output: Amount = Field(description="Output tokens a second.")
+    seconds: Amount = Field(description="Time of an answer.")
+
+
+class ShownWithout(Shown):
+    """What there would be without fields of the user's own."""
+
+    fields: list[Sentence] = Field(
+        max_length=FIELDS_MAX_ITEMS,
+        description="The fields, by their paths.",
+        json_schema_extra=_LIST,
+    )
+    gain: ShortWord = Field(
+        description="Fits (there is a plan at all), Deployable, CarriesLoad, Cheaper, Throughput "
+        "or Sooner."
+    )
+    layout: ShortWord = Field(description="Degrees of the plan then.")
+    replicas: Count = Field(description="Its replicas.")
+    gpus: Count = Field(description="GPUs of these.")
+    pool: Name = Field(description="Its nodes.")
+    product: Name = Field(description="GPU product of these.")
+    carries_load: bool = Field(description="Whether it carries the load.")
+    compared_with_plan: ShownRatios | None = Field(
+        default=None, description="Its figures as multiples of the plan's."
+    )
+    message: Sentence = Field(description="All of this in words.")
+
+
 class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
@@ -359,6 +433,26 @@ class ShownPlan(Shown):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
     )
     considered: Count | None = Field(default=None, description="Layouts that were looked at.")
+    over_load: list[ShownStep] | None = Field(
+        default=None,
+        max_length=STEPS_MAX_ITEMS,
+        description="GPUs and price over the load, up to twice the planned replicas.",
+        json_schema_extra=_LIST,
+    )
+    over_speed: list[ShownFront] | None = Field(
+        default=None,
+        max_length=FRONT_MAX_ITEMS,
+        description="Tokens per GPU over tokens per user: layouts that none beats in both, the "
+        "fastest for a user first.",
+        json_schema_extra=_LIST,
+    )
+    without: list[ShownWithout] | None = Field(
+        default=None,
+        max_length=WITHOUT_MAX_ITEMS,
+        description="Fields of the user's own without which there is a plan, or one that is a "
+        "third better.",
+        json_schema_extra=_LIST,
+    )
 
 
 class ShownFailure(Shown):

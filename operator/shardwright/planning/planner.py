@@ -26,7 +26,7 @@ from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import keeps_up, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.drain import drain_seconds
-from shardwright.planning.held import held_requests
+from shardwright.planning.held import instance_load
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.numbers import Fewest, More
@@ -44,6 +44,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
+from shardwright.planning.sizing import front
 from shardwright.planning.warnings import warnings
 
 ALTERNATIVES: Final = 4
@@ -213,6 +214,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
     inventory = considered.inventory
     care = warnings(inventory, best, request, considered.model, considered.traits)
+    instance = instance_load(best, considered.judge.prices, request)
     return Report(
         outcome=replace(
             _plan(best, considered, why),
@@ -220,13 +222,15 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
             million_tokens_price=million_tokens_price(best),
-            replica_requests=held_requests(best.candidate, considered.judge.prices, request),
+            replica_requests=instance.requests,
+            replica_rate=instance.rate,
             missing=_without_room(best, request),
             disk_bytes=disk.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
+        front=front(ranked),
     )
 
 

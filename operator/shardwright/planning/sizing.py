@@ -1,115 +1,86 @@
-"""How does a chosen layout grow with the load, and what would others give a user for each GPU?"""
+"""How does a plan grow with the load, and what would other layouts give a user for each GPU? The
+two curves that ``size``, the page of a report and ``status.plan`` show.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from shardwright.layouts.layout import Candidate, Layout
-from shardwright.planning.held import with_in_flight
-from shardwright.planning.numbers import layout_on_pool, of
-from shardwright.planning.planner import Considered
-from shardwright.planning.report import Plan
-from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION
-from shardwright.planning.survey import Surveyed
+from shardwright.planning.report import FrontPoint, Plan
+from shardwright.planning.select import FeasibleCandidate
 
 STEPS: Final = 8
 """Points of a curve over the load, up to twice the planned instances. Basis: chosen."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceLoad:
-    """What one instance of a layout just holds: ``requests`` in flight, all of them running and
-    within the limits; ``rate`` are the requests a second that it carries with headroom.
-    """
-
-    requests: int
-    rate: float
+FRONT_MAX: Final = 8
+"""Points of the curve of layouts, its ends and the plan among them. Basis: chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadStep:
     """So many instances on so many GPUs carry up to ``load``: requests a second if a rate is
-    offered, else requests in flight.
+    offered, else requests in flight. ``price`` is that of the GPUs for an hour (None: each counts
+    as one).
     """
 
     instances: int
     gpus: int
     load: float
+    price: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPoint:
-    """A layout that no other beats in both: output tokens a second of one user, and of one GPU."""
-
-    layout: Layout
-    pool: str
-    tokens_per_user: float
-    tokens_per_gpu: float
-
-
-def instance_of(plan: Plan, considered: Considered) -> InstanceLoad | None:
-    """Return what one instance of a plan holds, None if not even one request."""
-    requests = plan.replica_requests
-    if requests == 0:
-        return None
-    load = with_in_flight(considered.request, requests).workload
-    prices = considered.judge.prices.under(load)
-    served = prices.estimate(_one(plan, considered)).performance
-    most = math.inf if plan.capacity is None else plan.capacity / plan.layout.replicas
-    rate = min(UTILISATION * most, served.requests_per_second)
-    return InstanceLoad(requests=requests, rate=max(rate, _share(plan, considered.request)))
-
-
-def steps_of(plan: Plan, instance: InstanceLoad, request: Request) -> tuple[LoadStep, ...]:
+def steps_of(plan: Plan) -> tuple[LoadStep, ...]:
     """Return up to which load numbers of instances carry, by rising load; the planned number is
-    among them.
+    among them. There are none if an instance holds not even one request.
     """
-    each = instance.requests if request.workload.requests_per_second is None else instance.rate
-    number, gpus = plan.layout.replicas, plan.layout.gpus_per_replica
+    if not plan.replica_requests:
+        return ()
+    number = max(1, plan.layout.replicas)
     numbers = sorted({math.ceil(2 * number * part / STEPS) for part in range(1, STEPS + 1)})
-    return tuple(LoadStep(instances=many, gpus=many * gpus, load=many * each) for many in numbers)
+    return tuple(_step(plan, many) for many in numbers)
 
 
-def front(surveyed: Sequence[Surveyed], request: Request) -> tuple[FrontPoint, ...]:
-    """Return the layouts that can run and that no other beats in tokens per user and per GPU, by
-    falling speed of one user.
+def _step(plan: Plan, instances: int) -> LoadStep:
+    each = plan.replica_requests if plan.capacity is None else plan.replica_rate
+    gpus = instances * plan.layout.gpus_per_replica
+    price = None if plan.gpu_price is None else gpus * plan.gpu_price.per_hour
+    return LoadStep(instances=instances, gpus=gpus, load=instances * each, price=price)
+
+
+def front(ranked: Sequence[FeasibleCandidate]) -> tuple[FrontPoint, ...]:
+    """Return the layouts that no other beats in tokens per user and per GPU, by falling speed of
+    one user; the plan, first of ``ranked``, is among them even if it is beaten. A layout that does
+    not carry the load beats none that does.
     """
-    points = sorted(_points(surveyed, request), key=lambda point: -point.tokens_per_gpu)
-    points.sort(key=lambda point: -point.tokens_per_user)
+    plan = ranked[0]
+    points = [_point(each, plan) for each in ranked if each.carries_load or not plan.carries_load]
+    points.sort(key=lambda point: (-point.tokens_per_user, -point.tokens_per_gpu))
     found: list[FrontPoint] = []
+    most = 0.0
     for point in points:
-        if not found or point.tokens_per_gpu > found[-1].tokens_per_gpu:
+        if point.tokens_per_gpu > most or point.planned:
             found.append(point)
-    return tuple(found)
+        most = max(most, point.tokens_per_gpu)
+    return _thinned(found)
 
 
-def _one(plan: Plan, considered: Considered) -> Candidate:
-    wanted = replace(plan.layout, replicas=1), plan.pool
-    candidates = (verdict.candidate for verdict in considered.verdicts)
-    return of(next(each for each in candidates if layout_on_pool(each) == wanted), 1)
+def _point(each: FeasibleCandidate, plan: FeasibleCandidate) -> FrontPoint:
+    candidate, speed = each.candidate, each.estimate.performance
+    return FrontPoint(
+        layout=candidate.layout,
+        pool=candidate.pool.name,
+        tokens_per_user=1 / speed.tpot_seconds,
+        tokens_per_gpu=speed.output_tokens_per_second / candidate.layout.gpus,
+        planned=each is plan,
+    )
 
 
-def _share(plan: Plan, request: Request) -> float:
-    """Return the part of an offered rate that each instance of a plan carries; 0 if it does not."""
-    if not plan.carries_load:
-        return 0.0
-    return (request.workload.requests_per_second or 0.0) / plan.layout.replicas
-
-
-def _points(surveyed: Sequence[Surveyed], request: Request) -> Iterator[FrontPoint]:
-    for one in surveyed:
-        if one.performance is None or one.codes:
-            continue
-        served = (
-            one.performance.output_tokens_per_second
-            if one.capacity is None
-            else one.capacity * request.workload.output_tokens
-        )
-        yield FrontPoint(
-            layout=one.layout,
-            pool=one.pool,
-            tokens_per_user=1 / one.performance.tpot_seconds,
-            tokens_per_gpu=served / one.layout.gpus,
-        )
+def _thinned(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
+    """Return at most as many points as are shown, evenly, with both ends and the plan."""
+    most = FRONT_MAX - 1
+    last = len(points) - 1
+    if last < FRONT_MAX:
+        return tuple(points)
+    even = {round(last * part / (most - 1)) for part in range(most)}
+    return tuple(point for index, point in enumerate(points) if index in even or point.planned)

@@ -103,7 +103,7 @@ class FindPlaceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWaysOut:
-    """Which changes would make room for a model that has none by ``made``?
+    """What would make room for a model that has none by ``made``, and what do its own fields cost?
 
     ``beside`` is the stock for pods of other terms, that they would have without one of the fields.
     """
@@ -116,7 +116,7 @@ class FindWaysOut:
     beside: tuple[tuple[PodTerms, Stock], ...] = ()
 
     def answer(self) -> Replanned:
-        """Return the planner's answer with the ways out."""
+        """Return the planner's answer with the advice."""
         supply = Supply(inventory=self.stock.inventory(), restock=self._restock)
         return planner_answers.with_ways_out(
             self.subject, self.ask, supply, self.made, self.holders
