@@ -171,7 +171,7 @@ def decode(text: str) -> PlanRecord | Problem:
 
 def _with_known_words(plain: Plain) -> Plain:
     # They inform, and no plan is worth less without them.
-    found = _with_known(plain, "costly", "gain", _GAINS)
+    found: Plain = _with_known(plain, "costly", "gain", _GAINS)
     others = found.get("alternatives")
     if not isinstance(others, list):
         return found
