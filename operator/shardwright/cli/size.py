@@ -10,6 +10,7 @@ from functools import partial
 from math import ceil, inf
 from typing import Any, Final
 
+from shardwright.api.published import plan_status
 from shardwright.api.settings import Settings
 from shardwright.cli.checkpoints import (
     fetched_for,
@@ -45,18 +46,10 @@ from shardwright.pipeline.documents import request_document
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.phrases import copies, spell
 from shardwright.planning.planner import choose, consider
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import most_served
-from shardwright.planning.survey import (
-    FrontPoint,
-    InstanceLoad,
-    LoadStep,
-    front,
-    instance_of,
-    steps_of,
-    survey,
-)
+from shardwright.planning.sizing import LoadStep, steps_of
 from shardwright.reporting.figures import format_band, format_count, format_seconds
 from shardwright.reporting.lines import GAP, Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.reporting.screen import asked_facts
@@ -112,11 +105,13 @@ class Sized:
     """The findings for a product; ``gpu_hour_price`` is None if the settings state none."""
 
     named: NamedGpus
-    outcome: Plan | NoPlan
+    report: Report
     gpu_hour_price: float | None
-    instance: InstanceLoad | None = None
-    steps: tuple[LoadStep, ...] = ()
-    front: tuple[FrontPoint, ...] = ()
+
+    @property
+    def outcome(self) -> Plan | NoPlan:
+        """Return what ``plan`` says of the product."""
+        return self.report.outcome
 
     @property
     def plan(self) -> Plan | None:
@@ -233,7 +228,7 @@ def _of_one_kind(named: Sequence[NamedGpus]) -> tuple[NamedGpus, ...]:
 def _size(
     subject: Subject, prices: Prices, named: NamedGpus, stated: Stated, tell: Callable[[str], None]
 ) -> Sized:
-    """Return what ``plan`` would take of a product, and how that grows with the load.
+    """Return what ``plan`` would take of a product.
 
     ``prices``, of this model and load, are computed once for all products.
     """
@@ -241,17 +236,8 @@ def _size(
     asked = on_named_slices(subject, [named])
     stock = take_stock(asked, read_nodes(nodes_of([named]), stated), (), ())
     considered = consider(subject.model, stock, subject.request, subject.traits, prices)
-    outcome = choose(considered).outcome
-    sized = Sized(named=named, outcome=outcome, gpu_hour_price=stated.price_of(named.gpu))
-    if isinstance(outcome, NoPlan):
-        return sized
-    instance = instance_of(outcome, considered)
-    return replace(
-        sized,
-        instance=instance,
-        steps=steps_of(outcome, instance, subject.request) if instance else (),
-        front=front(survey(considered), subject.request),
-    )
+    price = stated.price_of(named.gpu)
+    return Sized(named=named, report=choose(considered), gpu_hour_price=price)
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
@@ -326,8 +312,8 @@ def _growth(first: Sized, request: Request, by: Counted, width: int, room: int) 
         return []
     sure = f"{format_band(plan.performance)}, {plan.performance.basis}"
     title = line(Span(f"More and less load on {first.named.gpu.id} ({sure})", Role.SECTION))
-    held = _held(first, request, width)
-    steps = _nearest(first.steps, plan.layout.replicas, room - len(held) - 2)
+    held = _held(plan, request, width)
+    steps = _nearest(steps_of(plan), plan.layout.replicas, room - len(held) - 2)
     if not steps:
         return []
     rated = request.workload.requests_per_second is not None
@@ -346,10 +332,10 @@ def _growth(first: Sized, request: Request, by: Counted, width: int, room: int) 
     return [title, *table(header, rows, width=width), *held]
 
 
-def _held(first: Sized, request: Request, width: int) -> list[Line]:
-    if first.instance is None:
+def _held(plan: Plan, request: Request, width: int) -> list[Line]:
+    if not plan.replica_requests:
         return []
-    held = format_plural(first.instance.requests, "request")
+    held = format_plural(plan.replica_requests, "request")
     limits = " within the limits" if request.objective.limited else ""
     said = f"one instance just holds {held} in flight{limits}"
     return paragraph(said, width=width, first=[Span("  ")], role=Role.FAINT)
@@ -525,21 +511,20 @@ def _document(
     arguments: Namespace, subject: Subject, found: Sequence[Sized], by: Counted
 ) -> dict[str, Any]:
     asked = request_document(subject)
-    rated = subject.request.workload.requests_per_second is not None
     same = {id(sized) for sized in (found[0], *equals(found, by)) if sized.plan}
     return {
         "model": {"id": arguments.model},
         "request": {name: asked[name] for name in ("workload", "engine", "objective")},
-        "sizes": [_size_document(sized, rated=rated, best=id(sized) in same) for sized in found],
+        "sizes": [_size_document(sized, best=id(sized) in same) for sized in found],
     }
 
 
-def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
+def _size_document(sized: Sized, *, best: bool) -> dict[str, Any]:
     each = {"gpu": sized.named.gpu.id, "carriesLoad": sized.plan is not None}
     if sized.plan is None:
         code = sized.outcome.problem.code if isinstance(sized.outcome, NoPlan) else Missed.LOAD.name
         return {**each, "gpus": None, "reason": code}
-    load = "requestsPerSecond" if rated else "concurrency"
+    shown = plan_status(sized.report)
     return {
         **each,
         "gpus": sized.gpus,
@@ -552,25 +537,11 @@ def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
             **_prices_document(sized, sized.bought),
         },
         **_speed_document(sized.plan),
-        "instance": _instance_document(sized.instance),
+        "instance": _instance_document(sized.plan),
         "overLoad": [
-            {
-                "replicas": step.instances,
-                "gpus": step.gpus,
-                load: _short(step.load),
-                **_prices_document(sized, step.gpus),
-            }
-            for step in sized.steps
+            {**step, **_prices_document(sized, step["gpus"])} for step in shown.get("overLoad", ())
         ],
-        "overSpeed": [
-            {
-                "layout": copies(point.layout),
-                "gpus": point.layout.gpus,
-                "outputTokensPerSecondPerUser": _short(point.tokens_per_user),
-                "outputTokensPerSecondPerGpu": _short(point.tokens_per_gpu),
-            }
-            for point in sized.front
-        ],
+        "overSpeed": shown["overSpeed"],
     }
 
 
@@ -603,10 +574,10 @@ def _speed_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _instance_document(instance: InstanceLoad | None) -> dict[str, Any] | None:
-    if instance is None:
+def _instance_document(plan: Plan) -> dict[str, Any] | None:
+    if not plan.replica_requests:
         return None
-    return {"requests": instance.requests, "requestsPerSecond": _short(instance.rate)}
+    return {"requests": plan.replica_requests, "requestsPerSecond": _short(plan.replica_rate)}
 
 
 def _short(value: float) -> float:

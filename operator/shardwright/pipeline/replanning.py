@@ -25,7 +25,7 @@ from shardwright.pipeline.extra_groups import (
 from shardwright.planning.gain import GAIN_MIN, Better, Prospect, better, is_worth_a_move
 from shardwright.planning.phrases import copies
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale
 from shardwright.resolving.intent import Replan
@@ -91,9 +91,18 @@ class Replanned:
 
     def told(self, waits_for: NoPlan | None) -> "Replanned":
         """Return the answer with more to say of what the model waits for."""
+        if self.short and waits_for and isinstance(self.report.outcome, NoPlan):
+            return replace(self, short=waits_for, report=replace(self.report, outcome=waits_for))
         if self.short:
             return replace(self, short=waits_for)
         return replace(self, lacks=waits_for)
+
+    def costing(self, costly: tuple[WithoutFields, ...]) -> "Replanned":
+        """Return the answer with what fields of the user's own cost its plan."""
+        if self.record is None or not costly:
+            return self
+        report = replace(self.report, costly=costly)
+        return replace(self, record=replace(self.record, costly=costly), report=report)
 
     @property
     def placed(self) -> int:

@@ -29,7 +29,8 @@ from shardwright.planning.checks import (
     falls_behind,
     limit_violations,
 )
-from shardwright.planning.numbers import Fewest, carried_rate, held_requests, of, with_in_flight
+from shardwright.planning.held import InstanceLoad, held_within, with_in_flight
+from shardwright.planning.numbers import Fewest, of
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
@@ -104,20 +105,19 @@ def _served_at_most(verdict: Verdict) -> float | None:
 def _lower_load(request: Request, near: Iterable[Verdict]) -> str:
     """Return the greatest load that one of these layouts carries within the limits."""
     held = [
-        (one.candidate, one.prices, held_requests(one.candidate, one.prices, request))
+        (one.candidate.layout.replicas, _held(one.candidate, one.prices, request))
         for one in near
         if one.prices
     ]
     if request.workload.requests_per_second is None:
-        most = max(each.layout.replicas * requests for each, _, requests in held)
+        most = max(replicas * each.requests for replicas, each in held)
         return f"lower the concurrency to {most:,}" if most else ""
-    rates = (
-        each.layout.replicas * carried_rate(each, prices, request, requests)
-        for each, prices, requests in held
-        if requests
-    )
-    rate = _rounded_down(max(rates, default=0.0))
+    rate = _rounded_down(max((replicas * each.rate for replicas, each in held), default=0.0))
     return f"lower the rate to {rate:g} requests a second" if rate else ""
+
+
+def _held(candidate: Candidate, prices: Prices, request: Request) -> InstanceLoad:
+    return held_within(candidate, prices.estimate(candidate).capacity, prices, request)
 
 
 def _rounded_down(rate: float) -> float:

@@ -32,9 +32,10 @@ from shardwright.planning.capabilities import (
 from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
 from shardwright.planning.drain import drain_seconds
+from shardwright.planning.held import instance_load
 from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
 from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
-from shardwright.planning.numbers import Fewest, More, held_requests
+from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import (
@@ -46,6 +47,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
+from shardwright.planning.sizing import front
 from shardwright.planning.warnings import warnings
 
 NOTICEABLE: Final = 0.001
@@ -312,6 +314,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
     inventory = considered.inventory
     care = warnings(inventory, best, request, considered.model, considered.traits)
+    instance = instance_load(best, considered.judge.prices, request)
     return Report(
         outcome=replace(
             _plan(best, considered, why),
@@ -319,13 +322,15 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
             million_tokens_price=million_tokens_price(best),
-            replica_requests=held_requests(best.candidate, considered.judge.prices, request),
+            replica_requests=instance.requests,
+            replica_rate=instance.rate,
             missing=_without_room(best, request),
             disk_bytes=node_storage.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
+        front=front(ranked),
     )
 
 
