@@ -149,7 +149,7 @@ kind-test: setup ## The tests on it, with a real engine on the CPU (KUBECONFIG_F
 kind-test-full: setup ## The long tests on it: lost nodes, load, saturation (up to 80 minutes)
 	$(BIN)/python -m tests.kind test-full $(KIND_OPTIONS)
 
-kind-demo: setup ## Seven lines become a group of a real engine over two nodes of it
+kind-demo: setup ## Eight lines become a group of a real engine over two nodes of it
 	$(BIN)/python -m tests.kind demo $(KIND_OPTIONS)
 
 kind-down: setup ## Delete the kind cluster and end its Docker daemon; only the cache stays

@@ -35,7 +35,6 @@ def driver(control_plane: ControlPlane, rack: list[str], models: Models) -> Iter
 
 
 def _is_seen(models: Models) -> bool:
-    # A plan stays when the kind comes, so each look asks with a model of its own.
     models.create("probe", LARGE, mode="PlanOnly", **OVER_TRAYS)
     plan = wait_for(lambda: models.get("ShardedModel", "probe")["status"]["plan"], 30, "a plan")
     models.delete("ShardedModel", "probe")
@@ -119,3 +118,32 @@ def test_a_cluster_without_the_kind_gets_a_plan_that_it_can_run_and_hears_what_i
     missed = {item["code"]: item for item in plan["excluded"]}["ComputeDomainUnavailable"]
     assert "better with NVIDIA's DRA driver" in missed["nearestMiss"]
     assert all("resourceClaims" not in pod["spec"] for pod in models.pods())
+
+
+def test_when_the_kind_comes_what_is_shown_is_planned_anew_and_what_serves_says_so(
+    models: Models, control_plane: ControlPlane, rack: list[str]
+) -> None:
+    over = {"objective": {"optimizeFor": "Latency"}, "workload": {"concurrency": 1}}
+    models.create("shown", LARGE, mode="PlanOnly", **over)
+    models.create("serving", LARGE, **over)
+    models.wait_ready("serving")
+    assert _misses_it(models, "shown")
+    before = models.uids()
+
+    with NvidiaDriver(control_plane, rack):
+        wait_for(lambda: not _misses_it(models, "shown"), 60, "a plan over NVLink")
+        wait_for(lambda: _stale(models)["reason"] == "BetterPlan", 60, "a better plan to be said")
+        said = _stale(models)["message"]
+
+    assert "better by Latency; with spec.replan: Always a plan that serves gives way" in said
+    assert (models.uids(), _misses_it(models, "serving")) == (before, True)
+
+
+def _stale(models: Models) -> dict[str, Any]:
+    found: dict[str, Any] = models.condition("serving", "PlanStale")
+    return found
+
+
+def _misses_it(models: Models, name: str) -> bool:
+    plan = wait_for(lambda: models.get("ShardedModel", name)["status"]["plan"], 30, "a plan")
+    return any(item["code"] == "ComputeDomainUnavailable" for item in plan["excluded"])

@@ -47,13 +47,31 @@ def test_single_gpus_come_and_go_with_the_load_and_none_of_the_others_restarts(
     first = _serving(models, "llama", "9/9")
     assert _shape(models, "llama") == (9, 1, 1, "MI300X-192GB")
 
-    models.change("llama", workload=_load(70))
-    more = _serving(models, "llama", "13/13")
+    models.change("llama", workload=_load(85))
+    more = _serving(models, "llama", "15/15")
     assert more.items() > first.items()
+    assert _said(models, "Planned").endswith(
+        "8 x TP1 on gb200-nvl-186gb-4x-25g would be 10% better by Balanced, "
+        "and spec.replan: Always restarts all groups for it."
+    )
 
     models.change("llama", workload=_load(30))
     fewer = _serving(models, "llama", "6/6")
     assert fewer.items() < more.items()
+
+
+def test_a_load_beyond_the_room_of_its_gpus_moves_a_model_once_and_not_back(models: Models) -> None:
+    models.create("llama", workload=_load(30))
+    small = _serving(models, "llama", "6/6")
+
+    models.change("llama", workload=_load(150))
+    large = _serving(models, "llama", "13/13")
+    assert _shape(models, "llama") == (13, 1, 1, "NVIDIA-GB200")
+    assert small.items().isdisjoint(large.items())
+
+    models.change("llama", workload=_load(30))
+    fewer = _serving(models, "llama", "3/3")
+    assert fewer.items() < large.items()
 
 
 def test_a_load_above_what_is_free_is_served_by_what_fits_and_grows_with_the_next_node(

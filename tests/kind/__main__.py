@@ -136,7 +136,7 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
 
 
 def _demo(running: cluster.Cluster) -> None:
-    """Show what seven lines become: a plan over two nodes, pods that are ready, an answer."""
+    """Show what eight lines become: a plan over two nodes, pods that are ready, an answer."""
     serving.prepare(running)
     print(serving.manifest("demo", _DEMO))  # noqa: T201
     served = serving.serve(running, "demo", _DEMO)

@@ -37,14 +37,14 @@ def test_the_harness_lets_no_more_workers_in_than_the_machine_has_memory_for(
         models.apply(pod)
 
 
-def test_what_a_user_types_has_seven_lines() -> None:
+def test_what_a_user_types_has_eight_lines() -> None:
     assert (
         len(
             serving.manifest(
                 "both", "workload: {concurrency: 1}\n  engine: {maxModelLen: 100000}"
             ).splitlines()
         )
-        == 7
+        == 8
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,13 +27,14 @@ from tests.support.inline import Inline
 
 
 class Desk:
-    """A view of two nodes of 8 GPUs, and the planner; models are created one after another."""
+    """A view of nodes (two of 8 GPUs), and the planner; models are created one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: Sequence[dict[str, Any]] | None = None) -> None:
         self.cache = ClusterCache()
         self.planner = PlanBroker(self.cache, Inline())
         nodes: dict[Key, Change[NodeFacts | NodeExclusion | BareNode]] = {
-            ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
+            ("", node["metadata"]["name"]): Change(project_node(node), 0)
+            for node in on or h100_nodes(2)
         }
         self.cache.store.take_nodes(nodes)
         self.names = sorted(self.cache.store.nodes)

@@ -11,6 +11,7 @@ from typing import Final
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
+from shardwright.layouts.layout import Candidate
 from shardwright.modelspec.computed import stored_as
 from shardwright.modelspec.model_spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.planning.arrivals import estimator_of
@@ -18,7 +19,14 @@ from shardwright.planning.choice import HALVED, NEAR_TIE
 from shardwright.planning.planner import Considered, consider, decided, make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, select
+from shardwright.planning.select import (
+    BALANCED_SHARE,
+    FeasibleCandidate,
+    Scale,
+    answer_seconds,
+    breaks_rack,
+    select,
+)
 from tests.support.questions import Question
 
 ROUNDING: Final = 1e-6
@@ -27,7 +35,7 @@ SLACK: Final = (1 + NEAR_TIE) ** 2 - 1
 """What two near ties, one before and one after, may cost together."""
 
 _MOST_NUMBERS: Final = 32
-"""Instances of a layout up to which every number is held against the plan."""
+"""Instances of a layout up to which every number is tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +92,7 @@ def examine(question: Question) -> Examined:
     """
     snapshot = reconcile(question)
     if not snapshot.ranked:
-        return Examined(planned=False, findings=())
+        return Examined(planned=False, findings=[*_refused(snapshot)])
     laws = (
         _little,
         _data_sheet,
@@ -206,9 +214,7 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     But over nodes, where the plan stays inside them (law of nodes).
     """
     plan, request = snapshot.plan, snapshot.question.request
-    if plan.falls_behind:
-        return  # the queue grows without end, whatever the time
-    for other in (*snapshot.ranked[1:], *_in_other_numbers(snapshot)):
+    for other in (*snapshot.ranked[1:], *_on_no_more_gpus(snapshot)):
         if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
             continue
         surely = (other.tight, not other.carries_load, other.second_choice) <= (
@@ -217,8 +223,14 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
             plan.second_choice,
         )
         more = other.served > plan.served * (1 + NEAR_TIE)
-        sooner = other.seconds(request) * (1 + NEAR_TIE) < plan.seconds(request)
-        cheaper = other.cost + snapshot.scale.opened(other.candidate) <= plan.cost
+        # Behind a queue that grows without end there is no time to compare.
+        sooner = plan.falls_behind or (
+            other.seconds(request) * (1 + NEAR_TIE) < plan.seconds(request)
+        )
+        cheaper = other.cost <= plan.cost
+        # A rack is broken only where what is sure pays for the whole trays.
+        if breaks_rack(other.candidate):
+            cheaper = _whole_cost(snapshot, other) <= plan.counted_cost
         if cheaper and surely and more and sooner:
             yield _found(
                 "Dominated",
@@ -229,21 +241,32 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _in_other_numbers(snapshot: Snapshot) -> Iterator[FeasibleCandidate]:
+def _on_no_more_gpus(snapshot: Snapshot) -> Iterator[FeasibleCandidate]:
     """Yield each layout in every number of instances on as many GPUs as the plan's, or fewer."""
+    if snapshot.question.request.space.replicas is None:
+        yield from _in_all_numbers(snapshot, snapshot.plan.candidate.layout.gpus)
+
+
+def _in_all_numbers(snapshot: Snapshot, gpus: int | None = None) -> Iterator[FeasibleCandidate]:
+    """Yield each layout that stands, in every number of instances on so many GPUs (None: on all
+    that are free).
+    """
     question, considered = snapshot.question, snapshot.considered
-    if question.request.space.replicas is not None:
-        return
-    gpus, load = snapshot.plan.candidate.layout.gpus, question.request.workload
-    most = gpus if load.requests_per_second else min(gpus, load.concurrency)
-    scope = SearchScope(
-        numbers=lambda largest: range(
-            1, min(largest.layout.replicas, gpus // largest.layout.gpus_per_replica) + 1
-        ),
-        most=min(most, _MOST_NUMBERS),
-    )
+    load = question.request.workload
+
+    def numbers(largest: Candidate) -> range:
+        most = largest.layout.replicas
+        if gpus is not None:
+            most = min(most, gpus // largest.layout.gpus_per_replica)
+        return range(1, most + 1)
+
+    most = _MOST_NUMBERS if load.requests_per_second else min(_MOST_NUMBERS, load.concurrency)
     candidates = enumerate_candidates(
-        question.model, question.inventory, question.request.space, question.traits, scope
+        question.model,
+        question.inventory,
+        question.request.space,
+        question.traits,
+        SearchScope(numbers=numbers, most=most),
     )
     yield from select(map(considered.judge.verdict, candidates), snapshot.scale)
 
@@ -257,12 +280,47 @@ def _inside_nodes(snapshot: Snapshot) -> Iterator[Finding]:
         return
     bar = plan.seconds(request) / HALVED
     latency = request.objective.optimize_for is OptimizeFor.LATENCY
-    for other in snapshot.ranked[1:]:
+    beside = () if request.space.replicas is not None else _in_all_numbers(snapshot)
+    for other in (*snapshot.ranked[1:], *beside):
         inside = other.carries_load and not other.goes_over_nodes(request)
         if inside and not other.tight and not (latency and bar <= other.seconds(request)):
             yield _found(
                 "Nodes", snapshot, other, f"stays inside nodes; the plan is {_words(plan)}"
             )
+
+
+def _refused(snapshot: Snapshot) -> Iterator[Finding]:
+    """Nothing is refused where some number of instances on the given GPUs meets the limits."""
+    if snapshot.question.request.space.replicas is not None:
+        return
+    for other in _in_all_numbers(snapshot):
+        yield _found("Refused", snapshot, other, "stands, and there is no plan")
+        return
+
+
+def _best_by_objective(snapshot: Snapshot) -> Iterator[Finding]:
+    """Nothing as sure is better by the objective, in whatever number of instances, by more than two
+    near ties; where the objective pays for it, and no rack is broken.
+    """
+    plan, request = snapshot.plan, snapshot.question.request
+    racks = any(pool.gpu.of_a_rack for pool in snapshot.question.inventory.pools)
+    if request.space.replicas is not None or not plan.carries_load or racks:
+        return
+    others = [
+        other
+        for other in _in_all_numbers(snapshot)
+        if other.carries_load and other.tight <= plan.tight
+    ]
+    others = [
+        other for other in others if other.goes_over_nodes(request) <= plan.goes_over_nodes(request)
+    ]
+    if request.objective.optimize_for is OptimizeFor.BALANCED:
+        least = min(each.counted_cost for each in (plan, *others))
+        others = [other for other in others if other.counted_cost <= least * BALANCED_SHARE]
+    for other in others:
+        worth = other.score / plan.score if plan.score > 0 else plan.score / other.score
+        if worth > 1 + SLACK:
+            yield _found("Objective", snapshot, other, f"is worth {worth:.3f} of {_words(plan)}")
 
 
 def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
@@ -293,6 +351,8 @@ def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
 def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
     """Of a quarter more load no less is served; and where the fewest GPUs are the goal, it never
     costs less; but over nodes, which are taken only if no instances inside them carry the load.
+
+    A limit on time may be met by no number of instances any more.
     """
     request = snapshot.question.request
     load = request.workload
@@ -304,7 +364,8 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
     )
     after = _asked(snapshot, request=replace(request, workload=more))
     if not after.ranked:
-        yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
+        if not request.objective.limited:
+            yield _found("More load", snapshot, snapshot.plan, "a quarter more and nothing stands")
         return
     old, new = snapshot.plan, after.plan
     if old.tight != new.tight:
@@ -471,6 +532,7 @@ _BESIDE: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _fewer_bits,
     _less_load,
     _agreed,
+    _best_by_objective,
 )
 
 

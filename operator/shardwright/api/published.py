@@ -12,8 +12,20 @@ from pydantic.alias_generators import to_camel
 
 from shardwright.costs.estimates import StageMemory, TimeShare
 from shardwright.hardware.gpus import GpuPrice
-from shardwright.planning.phrases import price
-from shardwright.planning.report import Alternative, Exclusion, Loss, LossKind, Plan, Report
+from shardwright.planning.phrases import copies, letters, price
+from shardwright.planning.report import (
+    Alternative,
+    Benefit,
+    Exclusion,
+    FrontPoint,
+    Loss,
+    LossKind,
+    Plan,
+    Report,
+    WithoutFields,
+)
+from shardwright.planning.sentences import without_sentence
+from shardwright.planning.sizing import LoadStep, steps_of
 from shardwright.sinks import in_status, in_status_lines
 from shardwright.units import to_microseconds, to_milliseconds
 
@@ -28,6 +40,10 @@ EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
 DEFAULTS_MAX_ITEMS: Final = 128
+STEPS_MAX_ITEMS: Final = 8
+FRONT_MAX_ITEMS: Final = 8
+WITHOUT_MAX_ITEMS: Final = 3
+FIELDS_MAX_ITEMS: Final = 8
 
 _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
@@ -52,6 +68,7 @@ Quotation = Annotated[
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Microseconds = Annotated[int, Field(ge=0, le=2**53)]
+Amount = Annotated[float, Field(ge=0, le=2**53)]
 MoreOrLess = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
@@ -194,6 +211,10 @@ class ShownPrediction(Shown):
     low: Count = Field(description="Lower end of the 80% band of the output tokens per second.")
     high: Count = Field(description="Upper end of the 80% band of the output tokens per second.")
     basis: ShortWord = Field(description="Basis of the figures: fitted or modelled.")
+    requests_per_second_at_most: Amount | None = Field(
+        default=None,
+        description="Requests a second that all replicas serve at most, where a rate is offered.",
+    )
     token_time: list[ShownTime] | None = Field(
         default=None,
         max_length=16,
@@ -295,6 +316,71 @@ class ShownPrice(Shown):
     source: Sentence = Field(default="", description="Source of the price; empty if it is stated.")
 
 
+class ShownStep(Shown):
+    """A number of replicas, and the load up to which they carry."""
+
+    replicas: Count = Field(description="Replicas.")
+    gpus: Count = Field(description="GPUs of these.")
+    concurrency: Count | None = Field(
+        default=None, description="Requests in flight up to which they carry the load."
+    )
+    requests_per_second: Amount | None = Field(
+        default=None, description="The same of a rate: with headroom, within the limits."
+    )
+    hour_price: Amount | None = Field(
+        default=None, description="Price of the GPUs for an hour, in the unit of price.gpuHour."
+    )
+
+
+class ShownFront(Shown):
+    """A layout that no other beats in tokens per user and per GPU."""
+
+    layout: ShortWord = Field(description="Degrees, with the number of replicas.")
+    gpus: Count = Field(description="GPUs of all replicas.")
+    pool: Name | None = Field(default=None, description="Its nodes, if not the plan's.")
+    planned: bool | None = Field(
+        default=None, description="True: it is the plan, which another may beat."
+    )
+    output_tokens_per_second_per_user: Amount = Field(
+        description="Output tokens a second that a request gets at the planned load."
+    )
+    output_tokens_per_second_per_gpu: Amount = Field(
+        description="Output tokens a second of each GPU at the planned load."
+    )
+
+
+class ShownRatios(Shown):
+    """Figures of another plan as multiples of this one's."""
+
+    price: Amount = Field(description="Price of the GPUs.")
+    output: Amount = Field(description="Output tokens a second.")
+    seconds: Amount = Field(description="Time of an answer.")
+
+
+class ShownWithout(Shown):
+    """What there would be without fields of the user's own."""
+
+    fields: list[Sentence] = Field(
+        max_length=FIELDS_MAX_ITEMS,
+        description="The fields, by their paths.",
+        json_schema_extra=_LIST,
+    )
+    gain: ShortWord = Field(
+        description="Fits (there is a plan at all), Deployable, CarriesLoad, Cheaper, Throughput "
+        "or Sooner."
+    )
+    layout: ShortWord = Field(description="Degrees of the plan then.")
+    replicas: Count = Field(description="Its replicas.")
+    gpus: Count = Field(description="GPUs of these.")
+    pool: Name = Field(description="Its nodes.")
+    product: Name = Field(description="GPU product of these.")
+    carries_load: bool = Field(description="Whether it carries the load.")
+    compared_with_plan: ShownRatios | None = Field(
+        default=None, description="Its figures as multiples of the plan's."
+    )
+    message: Sentence = Field(description="All of this in words.")
+
+
 class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
@@ -366,6 +452,26 @@ class ShownPlan(Shown):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
     )
     considered: Count | None = Field(default=None, description="Layouts that were looked at.")
+    over_load: list[ShownStep] | None = Field(
+        default=None,
+        max_length=STEPS_MAX_ITEMS,
+        description="GPUs and price over the load, up to twice the planned replicas.",
+        json_schema_extra=_LIST,
+    )
+    over_speed: list[ShownFront] | None = Field(
+        default=None,
+        max_length=FRONT_MAX_ITEMS,
+        description="Tokens per GPU over tokens per user: layouts that none beats in both, the "
+        "fastest for a user first.",
+        json_schema_extra=_LIST,
+    )
+    without: list[ShownWithout] | None = Field(
+        default=None,
+        max_length=WITHOUT_MAX_ITEMS,
+        description="Fields of the user's own without which there is a plan, or one that is a "
+        "third better.",
+        json_schema_extra=_LIST,
+    )
 
 
 class ShownFailure(Shown):
@@ -538,18 +644,26 @@ def plan_status(report: Report) -> dict[str, Any]:
 
     A kept plan gives the same: ``plan_status(record.report())``.
     """
-    shown = _plan(report.outcome) if isinstance(report.outcome, Plan) else {}
+    shown = _of_plan(report.outcome, report) if isinstance(report.outcome, Plan) else {}
+    without = [_without(item) for item in report.without[:WITHOUT_MAX_ITEMS]]
     return ShownPlan(
         **shown,
         alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
         excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
         considered=report.considered,
+        without=without or None,
     ).model_dump(by_alias=True, exclude_none=True)
 
 
 def planned_nodes(plan: Plan) -> tuple[str, ...]:
     """Return the distinct nodes of all groups, sorted."""
     return tuple(sorted({node for group in plan.groups for node in group}))
+
+
+def _of_plan(plan: Plan, report: Report) -> dict[str, Any]:
+    front = [_front(point, plan) for point in report.front[:FRONT_MAX_ITEMS]]
+    steps = [_step(step, plan) for step in steps_of(plan)[:STEPS_MAX_ITEMS]]
+    return {**_plan(plan), "over_load": steps or None, "over_speed": front or None}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -641,6 +755,7 @@ def _prediction(plan: Plan) -> ShownPrediction:
         low=round(performance.low),
         high=round(performance.high),
         basis=performance.basis,
+        requests_per_second_at_most=None if plan.capacity is None else _short(plan.capacity),
         token_time=[_time(share) for share in performance.decode_shares] or None,
         million_output_tokens_price=_price(plan.million_tokens_price),
     )
@@ -703,3 +818,47 @@ def _exclusion(item: Exclusion) -> ShownExclusion:
     return ShownExclusion(
         code=item.code, count=item.count, example=item.example, nearest_miss=item.nearest_miss
     )
+
+
+def _step(step: LoadStep, plan: Plan) -> ShownStep:
+    rated = plan.capacity is not None
+    return ShownStep(
+        replicas=step.instances,
+        gpus=step.gpus,
+        concurrency=None if rated else round(step.load),
+        requests_per_second=_short(step.load) if rated else None,
+        hour_price=None if step.price is None else _short(step.price),
+    )
+
+
+def _front(point: FrontPoint, plan: Plan) -> ShownFront:
+    return ShownFront(
+        layout=copies(point.layout),
+        gpus=point.layout.gpus,
+        pool=None if point.pool == plan.pool else point.pool,
+        planned=point.planned or None,
+        output_tokens_per_second_per_user=_short(point.tokens_per_user),
+        output_tokens_per_second_per_gpu=_short(point.tokens_per_gpu),
+    )
+
+
+def _without(found: WithoutFields) -> ShownWithout:
+    ratios = ShownRatios(
+        price=_short(found.price), output=_short(found.output), seconds=_short(found.seconds)
+    )
+    return ShownWithout(
+        fields=list(found.fields[:FIELDS_MAX_ITEMS]),
+        gain=found.gain.value,
+        layout=letters(found.layout),
+        replicas=found.layout.replicas,
+        gpus=found.layout.gpus,
+        pool=found.pool,
+        product=found.product,
+        carries_load=found.carries_load,
+        compared_with_plan=None if found.gain is Benefit.FITS else ratios,
+        message=without_sentence(found),
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

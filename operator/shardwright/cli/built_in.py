@@ -21,14 +21,23 @@ from shardwright.cli.output import (
 from shardwright.hardware.gpus import Gpu, PriceBasis, load_gpus, relative_price, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.untrusted import mapping
-from shardwright.modelspec.catalogue import find_model, known_ids, listing_of
+from shardwright.modelspec.catalogue import (
+    Gating,
+    find_model,
+    gate_of,
+    known_ids,
+    like_ids,
+    listing_of,
+)
 from shardwright.modelspec.config_json import CONFIG_FILE
+from shardwright.modelspec.read import read_model
 from shardwright.reporting.lines import Line, paragraph, whole_rows
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _OTHERS = "any other id is read from the hub"
 _TABLES = ("text", "wide")
+_SIZES = ("ID", "PARAMS", "GIB", "FORMAT", "LONGEST", "GATED")
 _MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")
 _ABOUT_FIGURES = (
     "TFLOP/S: of dense products in BF16; PRICE: what an hour of it costs, in hours of an H100, by "
@@ -39,25 +48,59 @@ _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned
 
 def list_models(arguments: Namespace) -> None:
     """Print the built-in model ids that contain the searched text."""
-    rows = [
-        _model(model_id) for model_id in known_ids() if _searched(arguments) in model_id.lower()
-    ]
+    found = [model_id for model_id in known_ids() if _searched(arguments) in model_id.lower()]
     if arguments.output not in _TABLES:
-        _print_rows("ModelList", rows, arguments.output)
+        if not found:
+            print_text(in_terminal(_no_model(_searched(arguments))), sys.stderr)
+        _print_rows("ModelList", list(map(_model, found)), arguments.output)
         return
     wide = arguments.output == "wide"
     cells = [
         (
-            row["id"] or "",
-            row["architecture"] or "",
+            *_sizes(model_id),
             row["released"] or "",
+            *((row["architecture"] or "",) if wide else ()),
             *((row["revision"] or "-", _repository(row["source"])) if wide else ()),
         )
-        for row in rows
+        for model_id, row in ((model_id, _model(model_id)) for model_id in found)
     ]
-    header = ("ID", "ARCHITECTURE", "RELEASED", *(("REVISION", "CONFIG FROM") if wide else ()))
-    missing = f"no built-in model id contains {_searched(arguments)!r}; {_OTHERS}"
+    header = (*_SIZES, "RELEASED")
+    header = (*header, *(("ARCHITECTURE", "REVISION", "CONFIG FROM") if wide else ()))
+    missing = _no_model(_searched(arguments))
     _print_table(_forms_of_models, header, cells, missing=missing, wide=wide)
+
+
+def _no_model(searched: str) -> str:
+    near = " or ".join(like_ids(searched))
+    meant = f"did you mean {near}?" if near else _OTHERS
+    return f"no built-in model id contains {searched!r}; {meant}"
+
+
+def _sizes(model_id: str) -> tuple[str, ...]:
+    """Return an id with its model's size, formats, longest request, and whether it is gated."""
+    entry = find_model(model_id)
+    model = read_model(entry.config, source=model_id) if entry else None
+    if model is None:
+        return model_id, *[""] * (len(_SIZES) - 1)
+    context = model.max_context_tokens
+    return (
+        model_id,
+        _billions(model.parameters),
+        f"{model.least_bytes / GIB:,.1f}",
+        model.quantization or model.dtype,
+        f"{context:,}" if context else "",
+        "yes" if gate_of(model_id).gating is Gating.GATED else "",
+    )
+
+
+def _billions(parameters: int) -> str:
+    """Return a number of parameters in three digits.
+
+    >>> _billions(8_030_261_248), _billions(1_026_408_232_448)
+    ('8.03B', '1,026B')
+    """
+    count = parameters / 1e9
+    return f"{count:,.0f}B" if count >= 100 else f"{count:.3g}B"  # noqa: PLR2004 - three digits
 
 
 def list_gpus(arguments: Namespace) -> None:
@@ -129,9 +172,10 @@ def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> N
         print_text(in_terminal(str(row["id"])))
 
 
-def _forms_of_models(full: Sheet, width: int) -> Sequence[Sheet]:
+def _forms_of_models(full: Sheet, _width: int) -> Sequence[Sheet]:
     undated = full.without("RELEASED")
-    return full, undated.cut_to(width), undated.without("ARCHITECTURE")
+    short = undated.without("LONGEST")
+    return full, undated, short, short.without("FORMAT"), short.without("FORMAT", "GATED")
 
 
 def _forms_of_gpus(full: Sheet, _width: int) -> Sequence[Sheet]:

@@ -27,7 +27,7 @@ from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
 from shardwright.hub.checkpoint import Checkpoint
-from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.catalogue import find_model, near_to
 from shardwright.modelspec.checkpoint_files import INDEX_FILE, index_of
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
@@ -151,7 +151,9 @@ def read_unknown(
                 problems += [problem_of(one.under(path), file, None) for one in error.problems]
             except UnreachableError as error:
                 problem = problem_of(error.problem.under(path), file, None)
-                raise UnreachableError(problem) from None
+                # An id that is mistyped is never there, however good the connection.
+                near = replace(problem, gap=problem.gap or near_to(named[0]))
+                raise UnreachableError(near) from None
     if problems:
         raise InputError(problems)
     return found

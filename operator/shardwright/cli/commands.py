@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -78,10 +79,12 @@ exit codes: 0 some number of GPUs carries the load, 1 none does, 2 and 3 as for 
 """
 PREDICT_EXAMPLES = """\
 examples:
+  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2 --rps 20
   %(prog)s --input cases.jsonl --output predictions.jsonl
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
-exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 an internal error
+exit codes: of MODEL as for plan; else 0 every case has an answer ("fits": false is one), 2 a case could not be read,
+3 an internal error
 """  # noqa: E501 - a line of help
 FETCH_EXAMPLES = """\
 examples:
@@ -295,7 +298,7 @@ def _add_size(commands: Commands) -> None:
         epilog=SIZE_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
-    _add_typed(command, layout=False)
+    _add_typed(command, layout=_DEGREES)
     _add_unknown(command)
     there = command.add_argument_group("GPUs")
     _add_named_gpus(there)
@@ -315,20 +318,26 @@ def _add_predict(commands: Commands) -> None:
     command = _add_command(
         commands,
         "predict",
-        summary="predict memory and speed of many cases, one JSON object per line",
+        summary="predict memory and speed: of a layout of one model as plan shows it, or of many "
+        "cases, one JSON object per line",
         epilog=PREDICT_EXAMPLES,
     )
     command.add_argument(
-        "--input",
-        metavar="FILE",
-        default="-",
-        help="cases (default: stdin); docs/predict.md has the fields",
+        "model", nargs="?", metavar="MODEL", help="id of a model, with --gpus, instead of cases"
+    )
+    _add_typed(command)
+    _add_unknown(command)
+    there = command.add_argument_group("GPUs")
+    _add_named_gpus(there)
+    _add_nodes_of(there)
+    there.add_argument(
+        "--settings", metavar="FILE", help="the administrator's settings for all models"
     )
     command.add_argument(
-        "--output",
-        metavar="FILE",
-        default="-",
-        help="predictions, one for each case (default: stdout)",
+        "--input", metavar="FILE", help="cases (default: stdin); docs/predict.md has the fields"
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="predictions, one for each case (default: stdout)"
     )
 
 
@@ -531,7 +540,7 @@ _TYPED: Final = (
 """Options with one value that describe a model: name, placeholder, help."""
 
 
-_LAYOUT: Final = (
+_DEGREES: Final = (
     (
         "--tp",
         "DEGREE",
@@ -540,17 +549,21 @@ _LAYOUT: Final = (
     ("--pp", "DEGREE", "pipeline-parallel degree: stages (default: planned)"),
     ("--ep", "DEGREE", "expert-parallel degree: 1, or --tp times --dp (default: planned)"),
     ("--dp", "DEGREE", "attention's replicas beside one set of experts (default: planned)"),
-    ("--replicas", "COUNT", "replicas of the model (default: planned)"),
 )
-"""Options with one value that pin a layout, also beside a file: name, placeholder, help."""
+"""Options with one value that pin the degrees of a layout: name, placeholder, help."""
+
+_LAYOUT: Final = (*_DEGREES, ("--replicas", "COUNT", "replicas of the model (default: planned)"))
+"""What pins a layout, also beside a file."""
 
 
-def _add_typed(command: argparse.ArgumentParser, *, layout: bool = True) -> None:
-    """Add the options for a model without a manifest; some commands choose the ``layout``."""
+def _add_typed(
+    command: argparse.ArgumentParser, *, layout: Sequence[tuple[str, str, str]] = _LAYOUT
+) -> None:
+    """Add the options for a model without a manifest; ``layout`` are those that pin one."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )
-    for name, placeholder, text in (*_TYPED, *(_LAYOUT if layout else ())):
+    for name, placeholder, text in (*_TYPED, *layout):
         typed.add_argument(name, metavar=placeholder, help=text)
 
 

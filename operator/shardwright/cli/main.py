@@ -206,6 +206,10 @@ def _size(arguments: Namespace) -> int:
 
 
 def _predict(arguments: Namespace) -> int:
+    if arguments.model is not None:
+        from shardwright.cli.plan import predicted  # noqa: PLC0415 - see _plan
+
+        return predicted(arguments)
     from shardwright.cli.predict import predict  # noqa: PLC0415 - see _plan
 
     return predict(arguments)

@@ -85,6 +85,16 @@ def read_named_gpus(
     return found
 
 
+def kind_of(text: str) -> str:
+    """Return the GPU that a text of ``--gpus`` names, without its number.
+
+    >>> kind_of("8xH100"), kind_of("H100")
+    ('H100', 'H100')
+    """
+    match = _NAMED.fullmatch(text.strip())
+    return match[2] if match else text
+
+
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
     """Return the usual number of GPUs per node of a product, and per NVLink domain across nodes.
 
@@ -111,6 +121,25 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
         )
     largest: Instance = max(rows, key=lambda row: (row.gpus, row.nvlink_domain_gpus))
     return largest.gpus, largest.nvlink_domain_gpus
+
+
+def more_of(named: Sequence[NamedGpus]) -> Iterator[tuple[str, tuple[NamedGpus, ...]]]:
+    """Yield larger numbers of each kind, the smallest first, and how they are named.
+
+    A node is filled first; then each number is at most half again as great as the one before.
+    """
+    for count in _counts(named):
+        for index, gpus in enumerate(named):
+            if gpus.count < count <= AS_NEEDED and not (
+                count > gpus.gpus_per_node and count % gpus.gpus_per_node
+            ):
+                grown = (*named[:index], replace(gpus, count=count), *named[index + 1 :])
+                yield f"{GPUS} {','.join(f'{one.count}x{one.gpu.id}' for one in grown)}", grown
+
+
+def _counts(named: Sequence[NamedGpus]) -> Sequence[int]:
+    steps = {step for power in range(10) for step in (1 << power, 3 << power)}
+    return sorted({*steps, *(gpus.gpus_per_node for gpus in named)})
 
 
 def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:

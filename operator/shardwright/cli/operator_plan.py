@@ -29,6 +29,7 @@ from shardwright.cli.plan import PlannedModel, screen_of_answer
 from shardwright.cli.plan_forms import (
     PlanRow,
     after_plan,
+    is_short,
     plans_at_a_glance,
     plans_table,
     print_names,
@@ -86,7 +87,8 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     if arguments.output == "text":
         planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
         every, width = all(is_planned(live.content) for live in found), width_of_output()
-        closing = after_plan(arguments, planned=every, width=width)
+        carried = not any(is_short(live.record.plan) for live in found if live.record)
+        closing = after_plan(arguments, planned=every, carried=carried, width=width)
         for index, copy in enumerate(planned):
             last = closing if len(found) == 1 else ()
             print_lines([*([Line()] if index else []), *_lines(copy, last)])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import ShardedModel
 from shardwright.cli.checkpoints import problem_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.named_gpus import on_named_gpus
+from shardwright.cli.named_gpus import more_of, nodes_of, on_named_gpus
 from shardwright.cli.output import (
     print_error,
     print_json,
@@ -26,6 +26,7 @@ from shardwright.cli.plan_forms import (
     PlanRow,
     after_plan,
     as_typed,
+    is_short,
     name_of,
     plans_at_a_glance,
     plans_table,
@@ -33,6 +34,7 @@ from shardwright.cli.plan_forms import (
     print_names,
 )
 from shardwright.cli.plan_inputs import PlanInputs, question_of, read_inputs
+from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import typed_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.capabilities import Capability
@@ -45,7 +47,7 @@ from shardwright.pipeline.assembly import (
     plan_with_survey,
     with_ways_out,
 )
-from shardwright.planning.gain import Comparison
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
@@ -99,10 +101,19 @@ def plan(arguments: Namespace) -> Exit:
     else:
         width = width_of_output()
         planned = not any(refusal for answer in answers for refusal in _refusals(answer))
-        closing = after_plan(arguments, planned=planned, width=width)
+        carried = not any(is_short(answer.report.outcome) for answer in answers)
+        closing = after_plan(arguments, planned=planned, carried=carried, width=width)
         named = bool(arguments.gpus)
         _print_for_people(answers, arguments.output, partial(_screen, named=named), closing)
     return exit_of(answers)
+
+
+def predicted(arguments: Namespace) -> Exit:
+    """Print what ``plan`` prints of a model and GPUs that are named on the command line."""
+    words = list(arguments.words)
+    words[words.index("predict")] = "plan"
+    told = {**vars(arguments), "words": words, "output": "text", "filename": (), "namespace": ""}
+    return plan(Namespace(**told, nodes=[], without=[], by_operator=False))
 
 
 def _print_for_people(
@@ -234,7 +245,9 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
             if inputs.standing
             else _with_assumed(plan_serving(subject, inventory), inputs)
         )
-        supply = Supply(inventory=inventory, restock=restock)
+        supply = Supply(
+            inventory=inventory, restock=restock, more=_more(asked, inputs, kept), named=bool(named)
+        )
         answer = PlannedModel(
             subject=subject,
             inventory=inventory,
@@ -246,6 +259,15 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
         kept += _kept(answer)
         answers.append(answer)
     return answers
+
+
+def _more(
+    asked: Subject, inputs: PlanInputs, kept: Sequence[Any]
+) -> Iterator[tuple[str, Inventory]]:
+    """Yield the stock with more of the GPUs of ``--gpus``, and how they are named."""
+    for said, grown in more_of(inputs.named_gpus):
+        nodes = read_nodes(nodes_of(grown), inputs.settings.stated)
+        yield said, take_stock(asked, nodes, (), tuple(kept))
 
 
 def _with_assumed(report: Report, inputs: PlanInputs) -> Report:
@@ -326,9 +348,8 @@ def _beside_the_best(answer: PlannedModel, width: int) -> list[Line]:
 
 
 def _screen(answer: PlannedModel, closing: Sequence[Line], *, named: bool) -> list[Line]:
-    screen, width = screen_of_answer(answer, named=named), width_of_output()
-    lines = screen_lines(screen, title=answer.name, width=width, closing=closing)
-    return [*lines, *_beside_the_best(answer, width)]
+    screen = screen_of_answer(answer, named=named)
+    return screen_lines(screen, title=answer.name, width=width_of_output(), closing=closing)
 
 
 def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
@@ -337,7 +358,13 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
     """
     subject = answer.subject
     report = as_typed(answer.report) if answer.typed else answer.report
-    screen = screen_of(report, request=subject.request, inventory=answer.inventory, named=named)
+    screen = screen_of(
+        report,
+        request=subject.request,
+        inventory=answer.inventory,
+        named=named,
+        comparison=answer.comparison,
+    )
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
     mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))

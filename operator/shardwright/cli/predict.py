@@ -249,11 +249,12 @@ _OF_A_CASE: Final = {ATTENTION_DATA: "attentionData", MODEL_LENGTH: "maxModelLen
 
 def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
-    _refuse_one_file_for_both(arguments.input, arguments.output)
+    origin, end = arguments.input or STDIN, arguments.output or STDIN
+    _refuse_one_file_for_both(origin, end)
     cases, failed = Cases(), False
-    if arguments.input == STDIN and sys.stdin.isatty():
+    if origin == STDIN and sys.stdin.isatty():
         print_note("cases are read from here: one JSON object per line, Ctrl-D at the end")
-    with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
+    with _opened(origin, "r") as source, _opened(end, "w") as target:
         for record in with_progress(_answers(source, cases), "cases"):
             failed |= "error" in record
             target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")

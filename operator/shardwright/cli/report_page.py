@@ -23,7 +23,7 @@ from shardwright.pages.page import plan_page
 from shardwright.pipeline.assembly import plan_with_survey
 from shardwright.pipeline.documents import explanation_document
 from shardwright.planning.phrases import copies
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.drawings import tradeoff
 from shardwright.resolving.subject import resolve
@@ -131,6 +131,7 @@ def _point(
     outcome = report.outcome
     if isinstance(outcome, NoPlan):
         return {"problem": _sentence(outcome.problem), "speeds": speeds}
+    speeds += _beside(report, speeds, layouts)
     speed = outcome.performance
     return {
         "chosen": _place(copies(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
@@ -159,6 +160,19 @@ def _speeds(
                 _short(speed.output_tokens_per_second_per_gpu),
                 int(one.carries_load),
             ]
+
+
+def _beside(
+    report: Report, speeds: Sequence[list[float]], layouts: dict[tuple[str, str, int], int]
+) -> list[list[float]]:
+    """Return the best layouts that no candidate is: those in more instances, maybe the plan."""
+    drawn, beside = {speed[0] for speed in speeds}, []
+    for point in report.front:
+        place = _place(copies(point.layout), point.pool, point.layout.gpus, layouts)
+        if place not in drawn:
+            figures = (1 / point.tokens_per_user, point.tokens_per_gpu)
+            beside.append([place, *map(_short, figures), 1])
+    return beside
 
 
 def _place(layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from math import ceil, inf
 from typing import Any, Final
 
+from shardwright.api.published import plan_status
 from shardwright.api.settings import Settings
 from shardwright.cli.checkpoints import (
     fetched_for,
@@ -20,7 +21,13 @@ from shardwright.cli.checkpoints import (
 )
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
-from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
+from shardwright.cli.named_gpus import (
+    NamedGpus,
+    kind_of,
+    nodes_of,
+    on_named_slices,
+    read_named_gpus,
+)
 from shardwright.cli.output import (
     Sheet,
     print_document,
@@ -30,42 +37,24 @@ from shardwright.cli.output import (
     width_of_output,
     with_bar,
 )
-from shardwright.cli.plan_forms import plan_command, said_of_rows
+from shardwright.cli.plan_forms import next_lines, plan_command, said_of_rows, size_command
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.gpus import GpuPrice, PriceBasis, Stated, relative_price
 from shardwright.pipeline.documents import request_document
 from shardwright.planning.arrivals import Prices, estimator_of
-from shardwright.planning.phrases import copies
+from shardwright.planning.phrases import copies, spell
 from shardwright.planning.planner import choose, consider
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import most_served
-from shardwright.planning.survey import (
-    FrontPoint,
-    InstanceLoad,
-    LoadStep,
-    front,
-    instance_of,
-    steps_of,
-    survey,
-)
-from shardwright.reporting.explanation import request_facts
-from shardwright.reporting.figures import format_count, format_seconds
-from shardwright.reporting.lines import (
-    GAP,
-    UNDER,
-    Line,
-    Role,
-    Span,
-    command_lines,
-    line,
-    paragraph,
-    table,
-    whole_rows,
-)
-from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
+from shardwright.planning.sizing import LoadStep, steps_of
+from shardwright.reporting.figures import format_band, format_count, format_seconds
+from shardwright.reporting.lines import GAP, Line, Role, Span, line, paragraph, table, whole_rows
+from shardwright.reporting.screen import asked_facts
+from shardwright.reporting.screen_text import MOST_LINES, one_screen
+from shardwright.reporting.shortfall import Missed, behind, missed
 from shardwright.reporting.text import fact_lines
 from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
@@ -77,23 +66,13 @@ USUAL: Final = ("L40S-48GB", "H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB"
 the whole catalogue would take minutes.
 """
 
-ABOUT_USUAL: Final = (
-    "Only these were compared; --gpus names others, and 'shardwright gpus' lists them"
-)
+ABOUT_USUAL: Final = "--gpus compares others."
 
-ABOUT_PRICES: Final = (
-    "PRICE: hourly cost, one H100 = 1 (public price lists; *: assumed from the data sheet); "
-    "state your own prices as gpuHourPrices in --settings"
-)
+ABOUT_PRICES: Final = "PRICE: an hour, one H100 = 1, by public lists (*: assumed)."
 
+ABOUT_NODES: Final = "BOUGHT: of the whole nodes."
 
-ABOUT_NODES: Final = (
-    "NODES: the whole nodes that these GPUs stand in, and what an hour of all of their GPUs costs"
-)
-
-ABOUT_SLICES: Final = (
-    "MIG: these are slices of GPUs, and cost as much as the whole GPUs that they are cut from"
-)
+ABOUT_SLICES: Final = "MIG: slices cost as much as the whole GPUs that they are cut from."
 
 COST_ERROR: Final = 0.10
 """Share by which costs differ that predictions do not tell apart. Basis: the median error of
@@ -126,11 +105,13 @@ class Sized:
     """The findings for a product; ``gpu_hour_price`` is None if the settings state none."""
 
     named: NamedGpus
-    outcome: Plan | NoPlan
+    report: Report
     gpu_hour_price: float | None
-    instance: InstanceLoad | None = None
-    steps: tuple[LoadStep, ...] = ()
-    front: tuple[FrontPoint, ...] = ()
+
+    @property
+    def outcome(self) -> Plan | NoPlan:
+        """Return what ``plan`` says of the product."""
+        return self.report.outcome
 
     @property
     def plan(self) -> Plan | None:
@@ -247,7 +228,7 @@ def _of_one_kind(named: Sequence[NamedGpus]) -> tuple[NamedGpus, ...]:
 def _size(
     subject: Subject, prices: Prices, named: NamedGpus, stated: Stated, tell: Callable[[str], None]
 ) -> Sized:
-    """Return what ``plan`` would take of a product, and how that grows with the load.
+    """Return what ``plan`` would take of a product.
 
     ``prices``, of this model and load, are computed once for all products.
     """
@@ -255,17 +236,8 @@ def _size(
     asked = on_named_slices(subject, [named])
     stock = take_stock(asked, read_nodes(nodes_of([named]), stated), (), ())
     considered = consider(subject.model, stock, subject.request, subject.traits, prices)
-    outcome = choose(considered).outcome
-    sized = Sized(named=named, outcome=outcome, gpu_hour_price=stated.price_of(named.gpu))
-    if isinstance(outcome, NoPlan):
-        return sized
-    instance = instance_of(outcome, considered)
-    return replace(
-        sized,
-        instance=instance,
-        steps=steps_of(outcome, instance, subject.request) if instance else (),
-        front=front(survey(considered), subject.request),
-    )
+    price = stated.price_of(named.gpu)
+    return Sized(named=named, report=choose(considered), gpu_hour_price=price)
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
@@ -289,39 +261,61 @@ def equals(found: Sequence[Sized], by: Counted) -> tuple[Sized, ...]:
 
 def _lines(
     arguments: Namespace, request: Request, found: Sequence[Sized], by: Counted
-) -> Iterator[Line]:
+) -> list[Line]:
+    """Return one screen; the steps of the load take what room is left."""
     width, first = width_of_output(), found[0]
-    headline = _headline(arguments.model, found, by)
-    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.plan else Role.REFUSAL)
-    yield from fact_lines(request_facts(request), width)
-    yield Line()
-    yield from _products(found, request, by, width)
-    yield from said_of_rows(
-        ((sized.named.gpu.id, _said(sized, found, request, by)) for sized in found), width
-    )
-    notes = (
-        *((ABOUT_PRICES,) if by is Counted.RELATIVE else ()),
-        *((ABOUT_NODES,) if by is not Counted.GPUS else ()),
-        *((ABOUT_SLICES,) if any(sized.sliced for sized in found) else ()),
-        *(() if arguments.gpus else (ABOUT_USUAL,)),
-    )
-    for note in notes:
-        yield Line()
-        yield from paragraph(note, width=width, role=Role.FAINT)
-    if first.plan:
-        yield Line()
-        yield from _growth(first, request, by, width)
-        # Stdin cannot be read again.
-        if arguments.settings != STDIN:
-            yield Line()
-            yield line(Span("To plan for them:"))
-            command = plan_command(arguments, first.bought, first.named)
-            yield from command_lines(command, width=width, indent=UNDER)
+    role = Role.HEADLINE if first.plan else Role.REFUSAL
+    head = [
+        *paragraph(_headline(arguments.model, found, by), width=width, role=role),
+        *fact_lines(tuple(asked_facts(request)), width),
+    ]
+    said = ((sized.named.gpu.id, _said(sized, found, request, by)) for sized in found)
+    products = [*_products(found, request, by, width), *said_of_rows(said, width)]
+    about = " ".join(_notes(arguments, found, by))
+    notes = paragraph(about, width=width, role=Role.FAINT) if about else []
+    closing = next_lines(_next(arguments, first), width)
+    room = MOST_LINES - sum(map(len, (head, products, notes, closing)))
+    growth = _growth(first, request, by, width, room) if first.plan else ()
+    return one_screen((head, products, notes, growth, closing))
 
 
-def _growth(first: Sized, request: Request, by: Counted, width: int) -> Iterator[Line]:
-    """Yield up to which load numbers of instances of the first product carry."""
-    yield line(Span(f"More and less load on {first.named.gpu.id}", Role.SECTION))
+def _notes(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[str]:
+    if by is Counted.RELATIVE:
+        yield ABOUT_PRICES
+    if by is not Counted.GPUS:
+        yield ABOUT_NODES
+    if any(sized.sliced for sized in found):
+        yield ABOUT_SLICES
+    if not arguments.gpus:
+        yield ABOUT_USUAL
+
+
+def _next(arguments: Namespace, first: Sized) -> str:
+    """Return the command that plans for the cheapest; if nothing is enough, that which says how
+    many would be.
+    """
+    if first.plan is None:
+        counted = any(kind_of(text) != text.strip() for text in arguments.gpus)
+        return size_command(arguments) if counted else ""
+    # Stdin cannot be read again.
+    if arguments.settings == STDIN:
+        return ""
+    return plan_command(arguments, first.bought, first.named)
+
+
+def _growth(first: Sized, request: Request, by: Counted, width: int, room: int) -> list[Line]:
+    """Return up to which load numbers of instances of the first product carry, those nearest to the
+    planned number.
+    """
+    plan = first.plan
+    if plan is None:
+        return []
+    sure = f"{format_band(plan.performance)}, {plan.performance.basis}"
+    title = line(Span(f"More and less load on {first.named.gpu.id} ({sure})", Role.SECTION))
+    held = _held(plan, request, width)
+    steps = _nearest(steps_of(plan), plan.layout.replicas, room - len(held) - 2)
+    if not steps:
+        return []
     rated = request.workload.requests_per_second is not None
     prices = () if by is Counted.GPUS else _PRICE_HEADERS[by]
     header = ("INSTANCES", "SLICES" if first.sliced else "GPUS", *prices, "CARRY UP TO")
@@ -333,14 +327,25 @@ def _growth(first: Sized, request: Request, by: Counted, width: int) -> Iterator
             *(_money(first.price(by, step.gpus), by) for _ in prices),
             f"{format_count(step.load)} {unit}",
         )
-        for step in first.steps
+        for step in steps
     ]
-    yield from table(header, rows, width=width)
-    if first.instance:
-        held = format_plural(first.instance.requests, "request")
-        limits = " within the limits" if request.objective.limited else ""
-        said = f"one instance just holds {held} in flight{limits}"
-        yield from paragraph(said, width=width, first=[Span("  ")], role=Role.FAINT)
+    return [title, *table(header, rows, width=width), *held]
+
+
+def _held(plan: Plan, request: Request, width: int) -> list[Line]:
+    if not plan.replica_requests:
+        return []
+    held = format_plural(plan.replica_requests, "request")
+    limits = " within the limits" if request.objective.limited else ""
+    said = f"one instance just holds {held} in flight{limits}"
+    return paragraph(said, width=width, first=[Span("  ")], role=Role.FAINT)
+
+
+def _nearest(steps: Sequence[LoadStep], instances: int, count: int) -> Sequence[LoadStep]:
+    """Return at most ``count`` steps in a row, with that of a number of instances in the middle."""
+    at = sum(step.instances < instances for step in steps)
+    first = max(0, min(at - count // 2, len(steps) - count))
+    return steps[first : first + max(count, 0)]
 
 
 def _serves(request: Request) -> str:
@@ -400,12 +405,10 @@ def _output_of_a_gpu(sized: Sized) -> str:
 def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     first = found[0]
     if first.plan is None:
-        why = (
-            of_option(first.outcome.problem).sentence()
-            if isinstance(first.outcome, NoPlan)
-            else "The load is more than they carry"
-        )
-        return f"{model}: {first.named.count:,} GPUs are not enough. {why}"
+        if isinstance(first.outcome, NoPlan):
+            why = of_option(first.outcome.problem).sentence()
+            return f"{model}: {_all_of(found)} not enough. {why}"
+        return f"{model}: {_all_of(found)} not enough for the load"
     cheapest = _CHEAPEST[by] if sum(sized.plan is not None for sized in found) > 1 else ""
     counted = f"{first.gpus} x {first.named.gpu.id}"
     if first.sliced:
@@ -415,17 +418,28 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     return f"{model}: {counted} {verb} enough{cheapest}"
 
 
+def _all_of(found: Sequence[Sized]) -> str:
+    """Return all GPUs that were asked about, with a verb."""
+    if len(found) > 1:
+        return "these are"
+    named = found[0].named
+    return f"{named.count:,} {named.gpu.id} {'is' if named.count == 1 else 'are'}"
+
+
 def _figures(sized: Sized) -> tuple[str, ...]:
-    """Return GPUs, what they serve with its band, how sure that is, and the times."""
-    if sized.plan is None:
+    """Return GPUs (if they are enough), what they serve with its band, how sure that is, and the
+    times.
+    """
+    plan = sized.outcome
+    if isinstance(plan, NoPlan):
         return ("-",) * 5
-    speed = sized.plan.performance
-    most = most_served(speed, sized.plan.capacity)
+    speed = plan.performance
+    most = most_served(speed, plan.capacity)
     low, high = (most * end / speed.output_tokens_per_second for end in (speed.low, speed.high))
     band = f"{format_count(low, digits=2)}\N{EN DASH}{format_count(high, digits=2)}"
-    unit = "" if sized.plan.capacity is None else "/s"
+    unit = "" if plan.capacity is None else "/s"
     return (
-        format_plural(sized.gpus, "slice") if sized.sliced else f"{sized.gpus:,}",
+        _counted(sized),
         f"{format_count(most)}{unit} ({band})",
         speed.basis,
         format_seconds(speed.ttft_seconds),
@@ -433,10 +447,14 @@ def _figures(sized: Sized) -> tuple[str, ...]:
     )
 
 
-def _layout_of(sized: Sized) -> str:
+def _counted(sized: Sized) -> str:
     if sized.plan is None:
         return "-"
-    return copies(sized.plan.layout)
+    return format_plural(sized.gpus, "slice") if sized.sliced else f"{sized.gpus:,}"
+
+
+def _layout_of(sized: Sized) -> str:
+    return "-" if isinstance(sized.outcome, NoPlan) else copies(sized.outcome.layout)
 
 
 def _nodes_of(sized: Sized) -> str:
@@ -469,12 +487,14 @@ def _said(sized: Sized, found: Sequence[Sized], request: Request, by: Counted) -
 
 def _why_not(sized: Sized, request: Request) -> str:
     """Return why no number of a product carries the load."""
-    if not isinstance(sized.outcome, NoPlan):
-        said = behind(sized.outcome, request)
-        # The sentence itself mentions missing headroom.
-        alone = serves_rate(sized.outcome, request)
-        return said if alone else f"{_missed(sized.outcome, request)}: {said}"
-    return replace(of_option(sized.outcome.problem), path="", remedy="").sentence()
+    if isinstance(sized.outcome, NoPlan):
+        problem = sized.outcome.problem
+        return ", ".join(filter(None, (spell(problem.code), problem.gap)))
+    said = behind(sized.outcome, request)
+    if sized.outcome.enough is None:
+        return said
+    layout = sized.outcome.enough.layout
+    return f"{said}; {copies(layout)} on {layout.gpus:,} GPUs would do"
 
 
 def _missed(plan: Plan, request: Request) -> str:
@@ -491,21 +511,20 @@ def _document(
     arguments: Namespace, subject: Subject, found: Sequence[Sized], by: Counted
 ) -> dict[str, Any]:
     asked = request_document(subject)
-    rated = subject.request.workload.requests_per_second is not None
     same = {id(sized) for sized in (found[0], *equals(found, by)) if sized.plan}
     return {
         "model": {"id": arguments.model},
         "request": {name: asked[name] for name in ("workload", "engine", "objective")},
-        "sizes": [_size_document(sized, rated=rated, best=id(sized) in same) for sized in found],
+        "sizes": [_size_document(sized, best=id(sized) in same) for sized in found],
     }
 
 
-def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
+def _size_document(sized: Sized, *, best: bool) -> dict[str, Any]:
     each = {"gpu": sized.named.gpu.id, "carriesLoad": sized.plan is not None}
     if sized.plan is None:
         code = sized.outcome.problem.code if isinstance(sized.outcome, NoPlan) else Missed.LOAD.name
         return {**each, "gpus": None, "reason": code}
-    load = "requestsPerSecond" if rated else "concurrency"
+    shown = plan_status(sized.report)
     return {
         **each,
         "gpus": sized.gpus,
@@ -518,25 +537,11 @@ def _size_document(sized: Sized, *, rated: bool, best: bool) -> dict[str, Any]:
             **_prices_document(sized, sized.bought),
         },
         **_speed_document(sized.plan),
-        "instance": _instance_document(sized.instance),
+        "instance": _instance_document(sized.plan),
         "overLoad": [
-            {
-                "replicas": step.instances,
-                "gpus": step.gpus,
-                load: _short(step.load),
-                **_prices_document(sized, step.gpus),
-            }
-            for step in sized.steps
+            {**step, **_prices_document(sized, step["gpus"])} for step in shown.get("overLoad", ())
         ],
-        "overSpeed": [
-            {
-                "layout": copies(point.layout),
-                "gpus": point.layout.gpus,
-                "outputTokensPerSecondPerUser": _short(point.tokens_per_user),
-                "outputTokensPerSecondPerGpu": _short(point.tokens_per_gpu),
-            }
-            for point in sized.front
-        ],
+        "overSpeed": shown["overSpeed"],
     }
 
 
@@ -569,10 +574,10 @@ def _speed_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _instance_document(instance: InstanceLoad | None) -> dict[str, Any] | None:
-    if instance is None:
+def _instance_document(plan: Plan) -> dict[str, Any] | None:
+    if not plan.replica_requests:
         return None
-    return {"requests": instance.requests, "requestsPerSecond": _short(instance.rate)}
+    return {"requests": plan.replica_requests, "requestsPerSecond": _short(plan.replica_rate)}
 
 
 def _short(value: float) -> float:

@@ -421,6 +421,29 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
     yield from _of_gpus(arguments)
 
 
+def _of_predict(arguments: Namespace) -> Iterator[Problem]:
+    what, remedy = "describes a model that is not named", "name it, or give cases with --input"
+    if arguments.model is None:
+        given = [*typed_options(arguments), *(["--gpus"] if arguments.gpus else ())]
+        for flag in given:
+            yield Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
+        return
+    for flag, file in (("--input", arguments.input), ("--output", arguments.output)):
+        if file is not None:
+            said = "is for cases, and a model is named"
+            yield Problem(
+                code="NotTogether", path=flag, what=said, remedy="leave one of the two out"
+            )
+    if not arguments.gpus:
+        yield Problem(
+            code="NotTogether",
+            path="MODEL",
+            what="no GPUs are named",
+            remedy="name them, for example with --gpus 16xH100",
+        )
+    yield from mistyped_options(arguments)
+
+
 def _of_search(arguments: Namespace) -> Iterator[Problem]:
     if arguments.search and arguments.searched:
         yield Problem(
@@ -587,6 +610,7 @@ _OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = Map
         "rollout": _of_rollout,
         "doctor": _of_doctor,
         "import": _of_import,
+        "predict": _of_predict,
         "models": _of_search,
         "gpus": _of_search,
     }

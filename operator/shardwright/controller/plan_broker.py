@@ -32,7 +32,7 @@ from shardwright.hardware.pools import build_inventory
 from shardwright.pipeline.assembly import stocks_beside
 from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.pipeline.replanning import Replanned
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, WithoutFields
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_work
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -71,6 +71,10 @@ Form = tuple[str, PlanChoice, bool]
 """What tells a model's questions apart: its spec's hash, what is to be chosen, whether nodes are to
 come.
 """
+
+
+Advice = tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None, tuple[WithoutFields, ...]]
+"""A question, what the model waits for with ways out, and what its own fields cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,7 @@ class PlanBroker:
         self._subjects = ResolveCache()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
-        self._advice: dict[Key, tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None]] = {}
+        self._advice: dict[Key, Advice] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -261,7 +265,7 @@ class PlanBroker:
                 self._cache.enqueue(
                     key, await self._waiting(key, subject, ask, now) if answer.waits_for else None
                 )
-        if not answer.waits_for or ask.beside is not None:
+        if ask.beside is not None or not planner_work.is_advised(subject, ask, answer):
             return answer
         # Outside of the lock: it takes as long as a plan, and chooses no GPUs.
         advised = await self._advised(key, subject, ask, answer)
@@ -274,7 +278,9 @@ class PlanBroker:
             self._cache.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
-        """Return the answer with ways to make room, worked out outside the lock."""
+        """Return the answer with ways to make room, and what its own fields cost a new plan, worked
+        out outside the lock.
+        """
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
         others = stocks_beside(subject, inventory) if planner_work.plans_anew(ask) else ()
@@ -290,8 +296,11 @@ class PlanBroker:
             )
             advised = await self._ask(key, _form(subject, ask), work)
             said = answer if isinstance(advised, Problem) else advised
-            known = self._advice[key] = asked, said.waits_for
-        ways, waits_for = known[1].ways_out if known[1] else None, answer.waits_for
+            costly = said.record.costly if said.record else ()
+            known = self._advice[key] = asked, said.waits_for, costly
+        _, told, costly = known
+        answer = answer.costing(costly)
+        ways, waits_for = told.ways_out if told else None, answer.waits_for
         return answer.told(replace(waits_for, ways_out=ways)) if waits_for else answer
 
     def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:

@@ -1,6 +1,7 @@
 """Which GPUs has the cluster, and which are free? CPU and memory that pods take are not counted."""
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -58,7 +59,9 @@ class Pool:
     GPUs, ``architecture`` amd64 or arm64. ``nodes`` are sorted by name; ``joins_pods``: a
     ComputeDomain can join pods on several of them. ``gpu_hour_price`` is the price of one GPU for
     an hour, in a currency of the owner's choice (None: not stated). ``claimed`` are the devices
-    that pods claim for GPUs (None: they request ``resource``).
+    that pods claim for GPUs (None: they request ``resource``). ``family`` names the pools that are
+    alike inside a node (empty: there is no other); one that joins them has it as its ``name``, and
+    ``gpus_per_node`` of its largest nodes.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Pool:
     reach: Reach = field(default_factory=Reach)
     joins_pods: bool = False
     claimed: ClaimedDevices | None = None
+    family: str = ""
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
         """Return the pool without the ``taken`` GPUs, never below zero; other nodes stay the same
@@ -101,23 +105,51 @@ class Pool:
         return GpuPrice(per_hour=self.gpu_hour_price, basis=PriceBasis.STATED)
 
     @property
-    def host_bytes(self) -> int | None:
-        """Return the least memory for pods among nodes with free GPUs, or among all if none is free
-        (None: one does not say).
+    def leanest(self) -> Node | None:
+        """Return the node with the least memory for pods beside a GPU, among those with free GPUs,
+        or among all if none is free (None: one does not say).
         """
-        known = [node.host_bytes for node in self.nodes if node.free] or [
-            node.host_bytes for node in self.nodes
+        nodes = [node for node in self.nodes if node.free] or self.nodes
+        said = [
+            (node.host_bytes / node.gpus, node) for node in nodes if node.host_bytes is not None
         ]
-        return (
-            min((size for size in known if size is not None), default=None)
-            if None not in known
-            else None
-        )
+        if not said or len(said) < len(nodes):
+            return None
+        return min(said, key=lambda item: item[0])[1]
+
+    @property
+    def only_inside_nodes(self) -> bool:
+        """Return whether it joins a family, whose nodes are alike to instances inside a node
+        alone.
+        """
+        return self.name == self.family
 
     @property
     def crosses_nodes(self) -> bool:
         """Return whether the scale-up domain is larger than a node."""
         return self.domain_gpus > self.gpus_per_node
+
+
+def _joined(family: Sequence[Pool]) -> Pool:
+    """Return the pool of a family's nodes, as its largest nodes are, with the smallest memory."""
+    largest = min(family, key=lambda pool: (-pool.gpus_per_node, pool.name))
+    everywhere = set(largest.warnings).intersection(*(pool.warnings for pool in family))
+    own = (
+        f"{pool.name}: {text}"
+        for pool in family
+        for text in pool.warnings
+        if text not in everywhere
+    )
+    return replace(
+        largest,
+        name=largest.family,
+        gpu=min((pool.gpu for pool in family), key=lambda gpu: gpu.memory_bytes),
+        domain_gpus=max(pool.domain_gpus for pool in family),
+        nodes=tuple(
+            sorted((node for pool in family for node in pool.nodes), key=lambda node: node.name)
+        ),
+        warnings=(*sorted(everywhere), *own),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +185,23 @@ class Inventory:
     def empty(self) -> bool:
         """Return whether no node has GPUs: under an autoscaler that is a cluster at rest."""
         return not self.pools and not self.excluded
+
+    @property
+    def joined(self) -> tuple[Pool, ...]:
+        """Return the pools that instances inside a node have: the nodes of each family of several.
+
+        Their nodes are those of ``pools`` once more.
+        """
+        families: defaultdict[str, list[Pool]] = defaultdict(list)
+        for pool in self.pools:
+            families[pool.family].append(pool)
+        families.pop("", None)
+        return tuple(_joined(family) for family in families.values() if len(family) > 1)
+
+    def named(self, name: str) -> Pool | None:
+        """Return the pool of a plan by its name, None if it is gone."""
+        found = (pool for pool in self.pools if pool.name == name)
+        return next(found, None) or next((pool for pool in self.joined if pool.name == name), None)
 
     def without(self, taken: Mapping[str, int]) -> "Inventory":
         """Return the inventory without the ``taken`` GPUs, by node; nothing may have been taken

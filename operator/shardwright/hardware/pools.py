@@ -26,7 +26,7 @@ Basis: assumed, driver versions move the label by less than 1%, product variants
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...]]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -69,7 +69,7 @@ def build_inventory(
     nodes = {node.name: node for node in usable}
     held = [item for item in usage or () if is_held(item, nodes.get(item.node))]
     taken = _taken(held, tuple(reservations), own)
-    pools = sorted(_pools(usable, taken, terms), key=lambda pool: pool.name)
+    pools = sorted(_related(_pools(usable, taken, terms)), key=lambda pool: pool.name)
     excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
     return Inventory(pools=tuple(pools), excluded=tuple(excluded), known_pods=known)
 
@@ -157,8 +157,11 @@ def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
     """A digest of key and memory tells pools of one name apart."""
-    own = "/".join(map(str, (*key, pool.gpu.memory_bytes // GIGA)))
-    return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
+    return f"{pool.name}-{_digest(map(str, (*key, pool.gpu.memory_bytes // GIGA)))}"
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return sha256("/".join(parts).encode()).hexdigest()[:6]
 
 
 def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
@@ -179,8 +182,36 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.architecture,
         node.gpu_hour_price,
         how.names,
-        node.domain.joins_pods,
     )
+
+
+def _related(pools: Sequence[Pool]) -> Iterator[Pool]:
+    """Yield the pools with their families: those whose nodes are alike to an instance inside one of
+    them, which crosses no network and takes no more than one has.
+    """
+    left = sorted(pools, key=lambda pool: (-pool.gpus_per_node, pool.name))
+    families: list[list[Pool]] = []
+    while left:
+        families.append([pool for pool in left if _alike_inside(pool, left[0])])
+        left = [pool for pool in left if pool not in families[-1]]
+    names = Counter(family[0].gpu.id for family in families if len(family) > 1)
+    for family in families:
+        name = family[0].gpu.id.lower() if len(family) > 1 else ""
+        if names[family[0].gpu.id] > 1 and name:
+            name = f"{name}-{_digest(map(str, _kind(family[0])))}"
+        yield from (replace(pool, family=name) for pool in family)
+
+
+def _alike_inside(pool: Pool, largest: Pool) -> bool:
+    one, other = sorted((pool.gpu.memory_bytes, largest.gpu.memory_bytes))
+    # The same link joins as many ranks, as far as the smaller node has any.
+    joined = {min(each.domain_gpus, pool.gpus_per_node) for each in (pool, largest)}
+    return _kind(pool) == _kind(largest) and other <= one * MEMORY_SPREAD and len(joined) == 1
+
+
+def _kind(pool: Pool) -> tuple[object, ...]:
+    requested = pool.resource, pool.claimed
+    return pool.gpu.id, pool.product, *requested, pool.architecture, pool.gpu_hour_price
 
 
 def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
@@ -241,15 +272,13 @@ def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
 
 
 def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
-    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name)
     return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
 def _unopened(node: NodeFacts) -> NodeFacts:
-    # Without a clique label no ComputeDomain would join its pods either.
-    clique = node.domain.name if node.domain.joins_pods else ""
     tray = _as_tray(node)
-    return replace(tray, domain=replace(tray.domain, unopened=clique))
+    return replace(tray, domain=replace(tray.domain, unopened=node.domain.name))
 
 
 def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
@@ -267,7 +296,7 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
         warnings=_warnings(nodes),
         gpu_hour_price=first.gpu_hour_price,
         reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
-        joins_pods=first.domain.joins_pods,
+        joins_pods=first.domain.kind is DomainKind.CLIQUE,
         claimed=first.claimed,
     )
 

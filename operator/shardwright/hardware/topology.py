@@ -107,16 +107,6 @@ GPUs.
 _CLIQUE: Final = re.compile(
     r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\.[0-9]{1,10}", re.ASCII
 )
-_RACK_KEYS: Final = (
-    "accelerator.topograph.run/sub-domain",
-    "ds.coreweave.com/nvlink.domain",
-    "accelerator.topograph.run/domain",
-    "network.topology.nvidia.com/accelerator",
-    "topology.k8s.aws/ultraserver-id",
-    "topology.k8s.aws/capacity-block-id",
-    "oci.oraclecloud.com/host.gpu_memory_fabric_id",
-    "cloud.google.com/gce-topology-subblock",
-)
 # Sold as bridged sets; others: an option.
 _ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})
 # Two nodes with "unknown" are not in the same rack. OCI writes no-imds-data.
@@ -167,16 +157,14 @@ class DomainKind(StrEnum):
 class Domain:
     """A node's scale-up domain, which joins ``gpus`` of its GPUs (1: none).
 
-    ``joins_pods``: the node carries a clique label, without which no ComputeDomain joins pods of
-    several nodes. ``unopened`` is the clique that a ComputeDomain would open to pods, which the
-    cluster lacks (empty: none).
+    ``unopened`` is the clique that a ComputeDomain would open to pods, which the cluster lacks
+    (empty: none).
     """
 
     kind: DomainKind
     name: str
     gpus: int
     warning: str = ""
-    joins_pods: bool = False
     unopened: str = ""
 
 
@@ -254,15 +242,9 @@ def _rack(node: RawNode, gpus: int) -> Domain:
             f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the tray"
         )
         return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
-    if name := stated or clique:
-        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None)
-    if rack := _known(node.labels, _RACK_KEYS):
-        key, name = rack[0]
-        warning = (
-            f"no {CLIQUE_LABEL} label: the NVLink domain is taken from {key}, which may hold "
-            "several partitions"
-        )
-        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, warning=warning)
+    # Without the label no ComputeDomain joins pods of several trays, whatever joins their GPUs.
+    if clique:
+        return Domain(kind=DomainKind.CLIQUE, name=stated or clique, gpus=gpus)
     warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken to be the tray"
     return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
 

@@ -16,7 +16,7 @@ from shardwright.layouts.layout import (
     SearchSpace,
     Withheld,
 )
-from shardwright.layouts.placing import Over, Shelf
+from shardwright.layouts.placing import Over, Shelf, Spread
 from shardwright.layouts.stages import balanced_partition
 from shardwright.modelspec.model_spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 
@@ -91,20 +91,26 @@ def enumerate_candidates(
     """Return each layout on each pool, pools by name, placed on free GPUs.
 
     Degrees that divide nothing are among them, so that a check can say why not. A group that spans
-    nodes takes whole nodes unless a degree is pinned.
+    nodes takes whole nodes of one pool unless a degree is pinned; those inside nodes have all nodes
+    of a family.
     """
     cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
-    for pool in sorted(inventory.pools, key=lambda pool: pool.name):
+    joined = inventory.joined
+    families = {pool.family for pool in joined}
+    for pool in sorted((*inventory.pools, *joined), key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
         # Most questions have an answer inside the pool, and larger layouts would cost as much
         # again.
         most = min(
             max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1), _NODE_COUNTS[-1]
         )
+        inside = {True, False} if pool.family not in families else {pool.only_inside_nodes}
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         # Busy GPUs show as missing nodes.
         for layout in cuts[key]:
+            if (Spread.of(layout, pool.gpus_per_node).nodes == 1) not in inside:
+                continue
             without = withheld_from(pool, layout, scope.withheld)
             place = shelves.without(without).place
             first = Candidate(layout=layout, pool=pool, placement=place(layout), withheld=without)
@@ -311,13 +317,13 @@ def _most(
     within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else most
     wanted = replace(layout, replicas=max(1, min(most, within)))
     groups = place(wanted).groups
-    return max(1, _within_nodes(groups, space.max_nodes))
+    return max(1, _within_nodes(groups, space))
 
 
-def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
-    taken: set[str] = set()
+def _within_nodes(groups: tuple[tuple[str, ...], ...], space: SearchSpace) -> int:
+    taken = set(space.held_nodes)
     for index, group in enumerate(groups):
         taken.update(group)
-        if most is not None and len(taken) > most:
+        if space.max_nodes is not None and len(taken) > space.max_nodes:
             return index
     return len(groups)

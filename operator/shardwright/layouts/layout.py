@@ -173,7 +173,8 @@ class SearchSpace:
     as upper limits and free nodes allow, ``replicas`` at most. They are spread over the nodes'
     values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of the
     model are there already, by value. ``quotas`` are limits that others have set, beside
-    ``max_gpus``.
+    ``max_gpus``. ``held_nodes`` are those that the model has already, and that count in
+    ``max_nodes``.
     """
 
     replicas: int | None = None
@@ -189,6 +190,7 @@ class SearchSpace:
     spread_over: str = ""
     standing: tuple[tuple[str, int], ...] = ()
     quotas: tuple[GpuQuota, ...] = ()
+    held_nodes: frozenset[str] = frozenset()
 
     def most_gpus(self, resource: str) -> int | None:
         """Return how many GPUs of a resource budget and quotas allow, None: any number."""

@@ -67,7 +67,7 @@ class Curve:
 
 def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
     """Return the curve, on axes with room for every load; None if nothing has a speed."""
-    found = [one for one in at(document, "explanation.candidates") if one["speed"]]
+    found = [*_with_speed(document)]
     if not found:
         return None
     speeds = [speed for point in (loads or {}).get("points", ()) for speed in point["speeds"]]
@@ -86,6 +86,34 @@ def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
     points = sorted((_point(one, x, y) for one in found), key=lambda point: _ORDER[point.kind])
     runs = [(point.x, point.y) for point in points if point.kind in {"chosen", "runs"}]
     return Curve(x=x, y=y, points=tuple(points), frontier=tuple(_steps(runs)))
+
+
+def _with_speed(document: Document) -> Iterator[Mapping[str, Any]]:
+    """Yield the candidates that have a speed, and the best layouts that are not among them: in more
+    instances, or all where no candidates are known.
+    """
+    drawn = set()
+    for one in at(document, "explanation.candidates"):
+        if one["speed"]:
+            drawn.add((one["layout"], one["pool"]))
+            yield one
+    plan = document["plan"] or {}
+    for one in plan.get("overSpeed") or ():
+        pool = one.get("pool", plan["pool"])
+        if (one["layout"], pool) not in drawn:
+            yield _as_candidate(one, pool)
+
+
+def _as_candidate(one: Mapping[str, Any], pool: str) -> Mapping[str, Any]:
+    user = one["outputTokensPerSecondPerUser"]
+    return {
+        "layout": one["layout"],
+        "pool": pool,
+        "chosen": one.get("planned", False),
+        "rules": (),
+        "carriesLoad": True,
+        "speed": {**one, "tpotSeconds": 1 / user},
+    }
 
 
 _ORDER: Final = {"out": 0, "queues": 1, "runs": 2, "chosen": 3}

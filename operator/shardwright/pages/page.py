@@ -35,6 +35,7 @@ from shardwright.pages.document import (
     range_text,
     whole,
 )
+from shardwright.pages.growth import growth
 from shardwright.pages.mesh import link_rows, rank_rows, replicas
 from shardwright.sinks import in_page, in_script
 
@@ -106,6 +107,8 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
         "memory_legend": memory_legend(),
         "times": time_bars(document),
         "time_legend": time_legend(document),
+        "growth": growth(document),
+        "best": tuple(_best(document)),
         "exclusions": tuple(_exclusions(document)),
         "candidates": tuple(_rows(document)),
         "sliders": tuple(_sliders(loads)),
@@ -216,6 +219,30 @@ def _exclusions(document: Document) -> Iterator[ExclusionBar]:
             count=figure(document, f"explanation.exclusions.{index}.count", whole),
             miss=item["nearestMiss"] or item["example"],
             reach=round(1000 * item["count"] / most),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestRow:
+    """A layout that none beats in both, or the plan, as a row of the table."""
+
+    layout: str
+    gpus: Figure
+    per_user: Figure
+    per_gpu: Figure
+    planned: bool
+
+
+def _best(document: Document) -> Iterator[BestRow]:
+    plan = document["plan"] or {}
+    for index, one in enumerate(plan.get("overSpeed") or ()):
+        path = f"plan.overSpeed.{index}"
+        yield BestRow(
+            layout=one["layout"],
+            gpus=figure(document, f"{path}.gpus", whole),
+            per_user=figure(document, f"{path}.outputTokensPerSecondPerUser", COUNT),
+            per_gpu=figure(document, f"{path}.outputTokensPerSecondPerGpu", COUNT),
+            planned=one.get("planned", False),
         )
 
 

@@ -6,14 +6,15 @@ Functions import the modules that keep, show and render a plan, so that ``plan``
 does not wait for them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.extra_groups import told_why, what_fits
-from shardwright.planning.gain import Comparison, compare, pool_of, without_pins
+from shardwright.planning.comparison import Comparison, compare, without_pins
+from shardwright.planning.gain import pool_of
 from shardwright.planning.planner import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.survey import Surveyed, survey
@@ -56,10 +57,15 @@ def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """The stock for a subject, and for it with other terms of its pods (None: it is not known)."""
+    """The stock for a subject, and for it with other terms of its pods (None: it is not known).
+
+    Of GPUs that somebody ``named`` there may be ``more``: stocks, and how to name their GPUs.
+    """
 
     inventory: Inventory
     restock: Callable[[Subject], Inventory | None]
+    more: Iterable[tuple[str, Inventory]] = ()
+    named: bool = False
 
 
 def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
@@ -81,7 +87,11 @@ def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
         answer = plan_serving(subject, larger)
         return isinstance(answer.outcome, Plan) and answer.lacks is None
 
-    ways = WaysOut() if none.lack is None else ways_out(none.lack, supply.inventory, fits)
+    ways = WaysOut()
+    if none.lack is not None and supply.named:
+        ways = WaysOut(gpus=next((named for named, stock in supply.more if fits(stock)), ""))
+    elif none.lack is not None:
+        ways = ways_out(none.lack, supply.inventory, fits)
     said = replace(none, ways_out=replace(ways, without=left_out))
     if isinstance(outcome, NoPlan):
         return replace(report, outcome=said)
@@ -97,7 +107,7 @@ def without_barring(subject: Subject, supply: Supply) -> tuple[WithoutFields, ..
 
 def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[WithoutFields, ...]:
     """Return the user's own fields that cost a plan a third or more."""
-    pool = next((pool for pool in supply.inventory.pools if pool.name == plan.pool), None)
+    pool = supply.inventory.named(plan.pool)
     # The pool of a plan of record may be gone.
     if pool is None or not plan.groups:
         return ()
@@ -172,6 +182,8 @@ def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
         alternatives=report.alternatives,
         excluded=report.excluded,
         considered=report.considered,
+        costly=report.costly,
+        front=report.front,
     )
 
 

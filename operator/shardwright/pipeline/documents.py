@@ -2,7 +2,7 @@
 ``status.plan``, in the API's names; without conditions, groups or pods, which only a cluster knows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,10 +13,8 @@ from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Drafter, DraftMethod
 from shardwright.pipeline.assembly import engine_status
-from shardwright.planning.gain import Comparison
-from shardwright.planning.phrases import letters
-from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
-from shardwright.planning.sentences import without_sentence
+from shardwright.planning.comparison import Comparison
+from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.rendering.pod_resources import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
@@ -29,8 +27,7 @@ def plan_document(
     """Return the answer to one ShardedModel.
 
     ``reason`` is a condition's reason; ``problem`` is there if there is no plan, one that cannot be
-    deployed, or one that lacks replicas, ``without`` if leaving out fields of the user's own helps,
-    ``best`` if degrees are pinned.
+    deployed, or one that lacks replicas, ``best`` if degrees are pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -41,7 +38,6 @@ def plan_document(
         "request": request_document(subject),
         "reason": _reason(subject, report),
         **_problem(report),
-        **_without(report.without),
         "plan": plan_status(report),
         **({"best": _best(comparison)} if comparison else {}),
     }
@@ -158,7 +154,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    # WithoutFields ``tokens`` if the planner chooses them: then the plan has them.
+    # Without ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
@@ -199,24 +195,3 @@ def _problem(report: Report) -> dict[str, Any]:
     else:
         problem = outcome.undeployable or (lacks.problem if lacks else None)
     return {"problem": problem.document()} if problem else {}
-
-
-def _without(found: Sequence[WithoutFields]) -> dict[str, Any]:
-    return {"without": [_left_out(item) for item in found]} if found else {}
-
-
-def _left_out(found: WithoutFields) -> dict[str, Any]:
-    ratios = {"price": found.price, "output": found.output, "seconds": found.seconds}
-    compared = {} if found.gain is Benefit.FITS else {"comparedWithPlan": ratios}
-    return {
-        "fields": list(found.fields),
-        "gain": found.gain.value,
-        "layout": letters(found.layout),
-        "replicas": found.layout.replicas,
-        "gpus": found.layout.gpus,
-        "pool": found.pool,
-        "product": found.product,
-        "carriesLoad": found.carries_load,
-        **compared,
-        "message": without_sentence(found),
-    }

@@ -63,14 +63,16 @@ def _without_limits(objective: Objective) -> Objective:
     return replace(objective, ttft_seconds=None, tpot_seconds=None)
 
 
-def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
-    # ``standing`` counts the existing replicas by label value, if replicas are to be spread.
+def _more(request: Request, replicas: int, plan: Plan, room: Inventory) -> Request:
     # Limits hold for the load of all replicas, and a part cannot keep them.
-    return replace(
-        request,
-        objective=_without_limits(request.objective),
-        space=replace(request.space, replicas=replicas, fill=False, standing=standing),
+    space = replace(
+        request.space,
+        replicas=replicas,
+        fill=False,
+        standing=_standing(request.space, plan, room),
+        held_nodes=frozenset(node for group in plan.groups for node in group),
     )
+    return replace(request, objective=_without_limits(request.objective), space=space)
 
 
 def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[str, int], ...]:
@@ -129,11 +131,12 @@ def told_why(subject: Subject, inventory: Inventory, report: Report) -> Report:
     plan = report.outcome
     if isinstance(plan, NoPlan):
         return report
-    more, why = places(subject, plan, pools_of(inventory, plan), plan.missing)
+    own = pools_of(inventory, plan)
+    more, why = places(subject, plan, own, plan.missing)
     if why and len(plan.groups) + len(more) < subject.intent.least(plan):
         return replace(report, outcome=why, alternatives=())
     if more:
-        return _alone(subject, inventory, report, plan.missing)
+        return _filled(subject, plan, own, more, why)
     return replace(report, lacks=why)
 
 
@@ -142,8 +145,18 @@ def _alone(subject: Subject, inventory: Inventory, report: Report, missing: int)
         return report
     plan = replace(report.outcome, missing=missing)
     own = pools_of(inventory, plan)
-    more, why = places(subject, plan, own, missing)
-    plan = replace(plan, groups=(*plan.groups, *more), missing=missing - len(more))
+    return _filled(subject, plan, own, *places(subject, plan, own, missing))
+
+
+def _filled(
+    subject: Subject,
+    plan: Plan,
+    own: Inventory,
+    more: tuple[tuple[str, ...], ...],
+    why: NoPlan | None,
+) -> Report:
+    groups, missing = (*plan.groups, *more), plan.missing - len(more)
+    plan = replace(plan, groups=groups, missing=missing)
     return replace(predicted(subject, plan, own, plan.reasons[0]), lacks=why)
 
 
@@ -203,14 +216,16 @@ def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Repo
 
 def extra_groups(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
     """Return places for further groups, spread beside the plan's own, or why there are none."""
-    standing = _standing(subject.request.space, plan, room)
     roomy = with_room(subject, plan, room)
     if room.pools and not roomy.pools:
         wanted = replace(plan, layout=replace(plan.layout, replicas=count))
         outcome = _unlike(wanted, _LESS_MEMORY)
         return Report(outcome=outcome, alternatives=(), excluded=(), considered=0)
     report = make_plan(
-        subject.model, roomy, _more(pinned(subject.request, plan), count, standing), subject.traits
+        subject.model,
+        roomy,
+        _more(pinned(subject.request, plan), count, plan, room),
+        subject.traits,
     )
     if isinstance(report.outcome, NoPlan):
         return report
@@ -279,9 +294,11 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the plan's pool or, if it was renamed, those of its product with its nodes."""
+    """Return the plan's pool or, if it was renamed, those of its product with its nodes; of a plan
+    inside nodes with their family.
+    """
     planned = {node for group in plan.groups for node in group}
-    named = [pool for pool in inventory.pools if pool.name == plan.pool]
+    named = inventory.named(plan.pool)
     holding = [
         pool
         # A label may have renamed the pool. Of the same product only, as pods request GPUs of this
@@ -290,7 +307,11 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
         if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]
     excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
-    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
+    pools = [named] if named else holding
+    if plan.nodes_per_replica == 1:
+        families = {pool.family for pool in pools}
+        pools = [pool for pool in inventory.joined if pool.family in families] or pools
+    return replace(inventory, pools=tuple(pools), excluded=excluded)
 
 
 def without(inventory: Inventory, plan: Plan) -> Inventory:

@@ -13,17 +13,11 @@ from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.pipeline.assembly import plan_serving
 from shardwright.pipeline.extra_groups import as_placed, pools_of
 from shardwright.pipeline.replanning import Ground, Replanned, plan_anew
-from shardwright.planning.gain import Prospect, better, pool_of
+from shardwright.planning.gain import GAIN_MIN, Prospect, better, pool_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.select import Scale
 from shardwright.resolving.subject import Subject
-
-GAIN_MIN: Final = 0.10
-"""The gain for which a plan replaces one that serves, as a share of the objective. Basis:
-assumed; a move restarts every group, and predictions of two layouts may be off against each
-other by some per cent.
-"""
 
 PAUSE: Final = timedelta(hours=1)
 """How long a plan that has replaced another one stays before the next one may come. Basis:
@@ -52,7 +46,8 @@ def improve(
     better plan may replace the current one.
     """
     stands = Replanned(record=record, report=record.report())
-    made = plan_anew(subject, record, ground, planned)
+    # The gain is judged here, so any other layout may come.
+    made = plan_anew(subject, record, replace(ground, moves=True), planned)
     # A plan with fewer groups than are asked for is no better one.
     if made.record is None or made.waits_for or not made.record.plan.deployable:
         return stands

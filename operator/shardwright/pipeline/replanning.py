@@ -18,15 +18,20 @@ from shardwright.pipeline.extra_groups import (
     places,
     pools_of,
     predicted,
+    told_why,
     with_room,
     without,
 )
-from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.gain import GAIN_MIN, Better, Prospect, better, is_worth_a_move
+from shardwright.planning.phrases import copies
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.request import Request
+from shardwright.planning.select import Scale
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
+STAYS: Final = "the layout that runs carries the load that has changed, and no group restarts"
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
 
 
@@ -44,14 +49,16 @@ class Ground:
 
     ``held`` are existing groups whose nodes no plan of record says: those of a model without one,
     and those below the partition. If there are to be fewer groups, the ``worst`` go first, by
-    number. ``same_pods``: groups have the pods that the spec asks for beside a plan. ``serving`` is
-    how many groups there are while any serves: no new plan ends one of these for want of room.
+    number. ``same_pods``: groups have the pods that the spec asks for beside a plan; with ``moves``
+    another layout replaces theirs however little better. ``serving`` is how many groups there are
+    while any serves: no new plan ends one of these for want of room.
     """
 
     inventory: Inventory
     held: tuple[Held, ...] = ()
     worst: tuple[int, ...] = ()
     same_pods: bool = False
+    moves: bool = False
     serving: int = 0
 
     def suffices(self, subject: Subject, plan: Plan) -> bool:
@@ -84,9 +91,18 @@ class Replanned:
 
     def told(self, waits_for: NoPlan | None) -> "Replanned":
         """Return the answer with more to say of what the model waits for."""
+        if self.short and waits_for and isinstance(self.report.outcome, NoPlan):
+            return replace(self, short=waits_for, report=replace(self.report, outcome=waits_for))
         if self.short:
             return replace(self, short=waits_for)
         return replace(self, lacks=waits_for)
+
+    def costing(self, costly: tuple[WithoutFields, ...]) -> "Replanned":
+        """Return the answer with what fields of the user's own cost its plan."""
+        if self.record is None or not costly:
+            return self
+        report = replace(self.report, costly=costly)
+        return replace(self, record=replace(self.record, costly=costly), report=report)
 
     @property
     def placed(self) -> int:
@@ -105,12 +121,13 @@ def plan_anew(
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
     Groups keep their nodes as far as the new plan can run there, and their pods if the new plan
-    has their cut and the spec asks for no others: a load that changes only adds or drops groups.
+    has their cut and the spec asks for no others. A load that changes only adds or drops groups
+    while their cut carries it, unless another is better by ``MOVE_GAIN``.
     """
     inventory = ground.inventory
     report = planned(subject, inventory)
     if record and ground.same_pods:
-        report = _as_it_runs(subject, record.plan, report, inventory)
+        report = _as_it_runs(subject, record.plan, report, ground)
     report = _sufficing(subject, report, ground)
     if isinstance(report.outcome, Plan):
         # Without a record the groups that run are all that is known: a model that lost its record
@@ -143,36 +160,73 @@ _LIMITS: Final = (
 """Fields of a plan that its engines are started with."""
 
 
-def _as_it_runs(subject: Subject, plan: Plan, report: Report, inventory: Inventory) -> Report:
-    """Return the report with the limits that the engines of ``plan`` run with, if it has their cut.
+def _as_it_runs(subject: Subject, plan: Plan, report: Report, ground: Ground) -> Report:
+    """Return the report with the layout of ``plan`` and the limits that its engines run with, in
+    the number of groups that is planned for these.
 
-    The number of groups is planned anew for these limits. If the load is not served with them, or
-    is served with others alone, the report is as it was.
+    It is as it was if the load is not served so and would be otherwise, or if another layout is
+    worth a restart of all groups.
     """
     made = report.outcome
-    if not isinstance(made, Plan) or not _runs_alike(subject, made, plan):
+    if not isinstance(made, Plan):
         return report
+    same = _shape(made) == _shape(plan) and not any(differences(made, plan))
+    if ground.moves if not same else _with_the_limits_of(plan, made) == made:
+        return report
+    found = _running_on(subject, plan, ground.inventory)
+    runs = found.outcome if found else None
+    if found is None or not isinstance(runs, Plan):
+        return report
+    if same:
+        others_serve = made.carries_load and not runs.carries_load
+        runs = replace(runs, reasons=made.reasons)
+        return report if others_serve else replace(report, outcome=runs)
+    inventory = ground.inventory
+    gained = better(made, runs, inventory, Scale.of(subject.request, inventory))
+    if is_worth_a_move(gained):
+        return report
+    said = (_stays(runs, gained), *runs.reasons[1:])
+    found = replace(found, outcome=replace(runs, reasons=said))
+    return told_why(subject, inventory, found) if runs.missing else found
+
+
+def _running_on(subject: Subject, plan: Plan, inventory: Inventory) -> Report | None:
+    """Return the plan of the layout and the limits that run for the present request, or None if
+    that rules them out.
+    """
     request, told = pinned(subject.request, plan), subject.traits.options.told
-    load = replace(request.workload, max_model_len=plan.max_model_len, open_model_len=None)
+    load = request.workload
+    # Engines refuse a longer request than they were started for.
+    if load.max_model_len > plan.max_model_len or not _allows(subject, request):
+        return None
+    load = replace(load, max_model_len=plan.max_model_len, open_model_len=None)
     told = replace(told, sequences=plan.max_sequences, batched_tokens=plan.max_batched_tokens)
     traits = replace(subject.traits, options=replace(subject.traits.options, told=told))
-    found = make_plan(
-        subject.model, pools_of(inventory, plan), replace(request, workload=load), traits
-    ).outcome
-    if isinstance(found, NoPlan) or (made.carries_load and not found.carries_load):
-        return report
+    own = pools_of(inventory, plan)
+    report = make_plan(subject.model, own, replace(request, workload=load), traits)
+    found = report.outcome
+    if isinstance(found, NoPlan) or any(differences(found, plan)) or not found.deployable:
+        return None
+    return replace(report, outcome=_with_the_limits_of(plan, found))
+
+
+def _allows(subject: Subject, running: Request) -> bool:
+    return subject.request.space.pins.items() <= running.space.pins.items()
+
+
+def _with_the_limits_of(plan: Plan, found: Plan) -> Plan:
     limits = {name: getattr(plan, name) for name in _LIMITS}
-    return replace(report, outcome=replace(found, **limits, reasons=made.reasons))
+    return replace(found, **limits)
 
 
-def _runs_alike(subject: Subject, made: Plan, plan: Plan) -> bool:
-    load = subject.request.workload
+def _stays(plan: Plan, gained: Better | None) -> str:
+    stays = f"{copies(plan.layout)} on {plan.pool}: {STAYS}"
+    if gained is None or gained.gain is None or gained.gain < GAIN_MIN:
+        return f"{stays}."
+    other = f"{copies(gained.layout)} on {gained.pool}"
     return (
-        _shape(made) == _shape(plan)
-        and not any(differences(made, plan))
-        # Engines refuse a longer request than they were started for.
-        and load.input_tokens + load.output_tokens <= plan.max_model_len
-        and any(getattr(made, name) != getattr(plan, name) for name in _LIMITS)
+        f"{stays}; {other} would be {gained.gain:.0%} better by {gained.objective}, and "
+        "spec.replan: Always restarts all groups for it."
     )
 
 
@@ -311,12 +365,8 @@ def _usable(
     # shape.
     if not alone and (before is None or _shape(before) != _shape(plan)):
         return ()
-    room = {
-        node.name: node.free
-        for pool in inventory.pools
-        if pool.name == plan.pool
-        for node in pool.nodes
-    }
+    pool = inventory.named(plan.pool)
+    room = {node.name: node.free for node in pool.nodes} if pool else {}
     found = []
     for index, nodes in enumerate(held[: len(plan.groups)]):
         fits = len(nodes) == plan.nodes_per_replica and all(
@@ -333,7 +383,8 @@ def _shape(plan: Plan) -> tuple[object, ...]:
     # How the ranks of a replica lie on its nodes.
     return (
         replace(plan.layout, replicas=1),
-        plan.pool,
+        # Inside nodes all of a family are alike.
+        plan.product if plan.nodes_per_replica == 1 else plan.pool,
         plan.nodes_per_replica,
         plan.gpus_per_node,
         plan.compute_domain,
@@ -501,11 +552,8 @@ def _generations(record: PlanRecord, plan: Plan) -> tuple[int, ...]:
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
     """Return a plan of the same layout on the same pool, on nodes that are free now, or None."""
-    pools = replace(
-        inventory,
-        pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool),
-        excluded=(),
-    )
+    pool = inventory.named(plan.pool)
+    pools = replace(inventory, pools=(pool,) if pool else (), excluded=())
     found = make_plan(
         subject.model,
         with_room(subject, plan, pools),
@@ -599,8 +647,6 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
     space, per_group = (subject.request.space, plan.gpus_per_node * plan.nodes_per_replica)
     groups = len(plan.groups) + 1
     if groups * per_group > (space.max_gpus or groups * per_group):
-        return None
-    if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
     outcome = extra_groups(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):

@@ -1,8 +1,8 @@
 """What speaks against a candidate, and how far does it miss? No check stops another."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeGuard
 
 from shardwright.costs.estimates import Estimate, Performance, StageMemory
 from shardwright.costs.memory import ReplicaMemory
@@ -24,7 +24,13 @@ from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.engine_limits import dtype_problems
 from shardwright.planning.node_storage import disk_problems, host_problems, too_little, too_small
 from shardwright.planning.phrases import gpus_of
-from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
+from shardwright.planning.request import (
+    ALL_OF_A_RATE,
+    Request,
+    Statistic,
+    tpot_seconds,
+    ttft_seconds,
+)
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 
@@ -123,7 +129,10 @@ class Judge:
 
     def in_time(self, candidate: Candidate) -> bool:
         """Return whether a candidate that runs meets the limits on latency."""
-        return not any(self._latency(candidate))
+        request = self._request
+        if not request.objective.limited:
+            return True
+        return not any(limit_violations(self.prices.speed(candidate), request))
 
     def _prices(self, candidate: Candidate) -> Prices | None:
         # Degrees that do not divide the model have no memory.
@@ -150,11 +159,13 @@ class Judge:
         return memory_violations(candidate, prices.memory(candidate), fixed)
 
     def _latency(self, candidate: Candidate) -> Iterable[Violation]:
-        objective, prices = self._request.objective, self._prices(candidate)
-        limited = objective.ttft_seconds is not None or objective.tpot_seconds is not None
-        if prices is None or not limited:
+        request, prices = self._request, self._prices(candidate)
+        if prices is None or not request.objective.limited:
             return ()
-        return limit_violations(prices.speed(candidate), self._request)
+        late = tuple(limit_violations(prices.speed(candidate), request))
+        if late and falls_behind(served := prices.estimate(candidate).capacity, request):
+            return tuple(_endless(item, served, request) for item in late)
+        return late
 
     def _network(self, candidate: Candidate) -> Iterable[Violation]:
         return network_violations(candidate.pool) if candidate.uses_network else ()
@@ -476,6 +487,24 @@ def limit_violations(speed: Performance, request: Request) -> Iterator[Violation
             yield Violation(problem=problem, miss=predicted / limit - 1)
 
 
+def falls_behind(capacity: float | None, request: Request) -> TypeGuard[float]:
+    """Return whether more arrives than is served at most, so that no limit is ever met."""
+    rate = request.workload.requests_per_second
+    return rate is not None and capacity is not None and capacity < rate * ALL_OF_A_RATE
+
+
+def _endless(late: Violation, capacity: float, request: Request) -> Violation:
+    """Return a violation by the rate that is served: the time that is waited has no end."""
+    rate, problem = request.workload.requests_per_second or 0, late.problem
+    name = problem.what.rpartition(" of ")[0]
+    said = replace(
+        problem,
+        what=f"{name} that grows without end",
+        gap=f"{capacity:.3g} of {rate:g} requests a second are served",
+    )
+    return Violation(problem=said, miss=FAR + rate / capacity)
+
+
 FAR: Final = 10
 """From how many times a limit on it is far exceeded: no percentage says anything. Basis: chosen."""
 
@@ -521,9 +550,11 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
     if space.max_gpus is None and space.max_nodes is None:
         return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
+    nodes += len(space.held_nodes)
     if candidate.placement.nodes_per_replica == 1:
         # Replicas that fit a node share nodes, as they are placed.
-        nodes = max(1, len({group[0] for group in candidate.placement.groups}))
+        there = {group[0] for group in candidate.placement.groups}
+        nodes = max(1, len(there | space.held_nodes))
     for name, used, limit in (
         ("GPUs", candidate.layout.gpus, space.max_gpus),
         ("nodes", nodes, space.max_nodes),

@@ -24,6 +24,7 @@ from shardwright.planning.select import (
     Scale,
     assess,
     breaks_rack,
+    most_served,
 )
 
 _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
@@ -298,7 +299,11 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     )
     return min(
         wanted,
-        key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout),
+        key=lambda candidate: (
+            scale.total(candidate) + scale.stranded(candidate),
+            candidate.pool.name,
+            candidate.layout,
+        ),
     )
 
 
@@ -355,7 +360,7 @@ def _queues(best: FeasibleCandidate, other: FeasibleCandidate, request: Request)
 def _figures(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Iterator[Loss]:
     here, there = best.estimate.performance, other.estimate.performance
     mine, yours = (
-        item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
+        most_served(item.estimate.performance, item.estimate.capacity) / scale.total(item.candidate)
         for item in (best, other)
     )
     same = other.candidate.pool.gpu.id == best.candidate.pool.gpu.id

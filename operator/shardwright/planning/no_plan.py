@@ -5,6 +5,7 @@ What helps where every layout was tried? A check knows one layout, and what woul
 what helps none of them is not said.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -16,10 +17,20 @@ from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import EngineTraits
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation, limit_violations
+from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.checks import (
+    LIMITS,
+    MEMORY,
+    Judge,
+    Verdict,
+    Violation,
+    falls_behind,
+    limit_violations,
+)
+from shardwright.planning.held import InstanceLoad, held_within, with_in_flight
+from shardwright.planning.numbers import Fewest, of
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
@@ -29,6 +40,12 @@ from shardwright.planning.sentences import time_shares
 _SAVED: Final = {8: 0.45, 4: 0.7}
 """Share of 16-bit weights that fewer bits save at least. Basis: assumed; half and three quarters of
 the matrices, less scales, embedding and norms.
+"""
+
+
+_NEAR: Final = 12
+"""Layouts that are asked what load they carry within a limit, those that miss it by least. Basis:
+chosen, so that a refusal takes no longer than a plan.
 """
 
 
@@ -62,15 +79,81 @@ def remedy(
 
 
 def _relief(asked: PlannerQuestion, tried: Iterable[Verdict]) -> str:
-    """A limit that one request alone exceeds is met at no load."""
-    load = asked.request.workload
-    alone = replace(asked.request, workload=replace(load, concurrency=1, requests_per_second=None))
+    """A limit that one request alone exceeds is met at no load; none is met behind a queue that
+    grows without end.
+    """
+    alone = with_in_flight(asked.request, 1)
     prices = estimator_of(asked.model, alone, asked.traits)
-    late = (verdict.candidate for verdict in tried if verdict.codes and verdict.codes <= LIMITS)
-    if all(any(limit_violations(prices.speed(candidate), alone)) for candidate in late):
+    late = [verdict for verdict in tried if verdict.codes and verdict.codes <= LIMITS]
+    met = [each for each in late if not any(limit_violations(prices.speed(each.candidate), alone))]
+    if not met:
         return "relax the limit: one request alone exceeds it, too"
-    arrival = "concurrency" if load.requests_per_second is None else "rate"
-    return f"relax the limit or lower the {arrival}"
+    near = sorted(met, key=_largest_miss)[:_NEAR]
+    keeps_up = any(not falls_behind(_served_at_most(each), asked.request) for each in late)
+    relax = "relax the limit" if keeps_up else ""
+    return _either((relax, _lower_load(asked.request, near), _more_gpus(asked, near)))
+
+
+def _largest_miss(verdict: Verdict) -> tuple[float, Layout]:
+    return max(violation.miss for violation in verdict.violations), verdict.candidate.layout
+
+
+def _served_at_most(verdict: Verdict) -> float | None:
+    return verdict.estimate.capacity if verdict.estimate else None
+
+
+def _lower_load(request: Request, near: Iterable[Verdict]) -> str:
+    """Return the greatest load that one of these layouts carries within the limits."""
+    held = [
+        (one.candidate.layout.replicas, _held(one.candidate, one.prices, request))
+        for one in near
+        if one.prices
+    ]
+    if request.workload.requests_per_second is None:
+        most = max(replicas * each.requests for replicas, each in held)
+        return f"lower the concurrency to {most:,}" if most else ""
+    rate = _rounded_down(max((replicas * each.rate for replicas, each in held), default=0.0))
+    return f"lower the rate to {rate:g} requests a second" if rate else ""
+
+
+def _held(candidate: Candidate, prices: Prices, request: Request) -> InstanceLoad:
+    return held_within(candidate, prices.estimate(candidate).capacity, prices, request)
+
+
+def _rounded_down(rate: float) -> float:
+    """Return a rate with two digits.
+
+    >>> _rounded_down(5.19), _rounded_down(0.0787), _rounded_down(1234.0), _rounded_down(0.0)
+    (5.1, 0.078, 1200.0, 0.0)
+    """
+    if rate <= 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return round(math.floor(rate / step) * step, 12)
+
+
+def _more_gpus(asked: PlannerQuestion, near: Iterable[Verdict]) -> str:
+    """Return the layout that carries the load within the limits on the fewest GPUs, whatever is
+    free; empty if none does.
+    """
+    many = [
+        wanted
+        for one in near
+        if one.prices and (wanted := _enough(asked, one.candidate, one.prices))
+    ]
+    if not many:
+        return ""
+    least = min(many, key=lambda each: (each.layout.gpus, each.layout, each.pool.name))
+    product = least.pool.product.removeprefix("NVIDIA-")
+    return f"use {copies(least.layout)} on {least.layout.gpus:,} {product}"
+
+
+def _enough(asked: PlannerQuestion, candidate: Candidate, prices: Prices) -> Candidate | None:
+    judge = Judge(asked.model, asked.request, asked.traits, prices)
+    scale = Scale(request=asked.request, by_price=False)
+    largest = of(candidate, MOST_REPLICAS)
+    (number,) = Fewest(judge=judge, scale=scale)(largest)
+    return of(candidate, number) if number < MOST_REPLICAS else None
 
 
 def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
@@ -319,7 +402,7 @@ def _closest(
         return _capacity(closest)
     hints = [
         f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}",
-        *_where_time_goes(closest, problem),
+        *_where_time_goes(closest, problem, asked.request),
     ]
     beyond = larger is not None and larger is not closest
     if larger is not None and beyond:
@@ -329,9 +412,10 @@ def _closest(
     return replace(problem, remedy="; ".join(hints))
 
 
-def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
+def _where_time_goes(closest: Verdict, problem: Problem, request: Request) -> Iterator[str]:
     estimate = closest.estimate
-    if estimate is None:
+    # Behind a queue that grows without end all time is waited.
+    if estimate is None or falls_behind(estimate.capacity, request):
         return
     speed = estimate.performance
     if problem.code == "TtftLimitExceeded":

@@ -110,18 +110,25 @@ def room_bytes(
     """Return the bytes for a pod's K/V in the memory of its nodes, None if a node does not state
     its memory.
     """
-    pool = candidate.pool
-    if pool.host_bytes is None:
+    leanest = candidate.pool.leanest
+    if leanest is None or leanest.host_bytes is None:
         return None
-    return _room_of(candidate, pool.host_bytes, wanted, model, over_ray=over_ray)
+    own = leanest.host_bytes, leanest.gpus
+    return _room_of(candidate, own, wanted, model, over_ray=over_ray)
 
 
 def _room_of(
-    candidate: Candidate, host_bytes: int, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
+    candidate: Candidate,
+    own: tuple[int, int],
+    wanted: KvOffload,
+    model: ModelSpec,
+    *,
+    over_ray: bool,
 ) -> int:
+    """Return the room for a pod on a node whose ``own`` are memory and GPUs."""
     nodes = candidate.placement.nodes_per_replica
     shape = PodShape.of(candidate.layout, nodes, wanted, over_ray=over_ray)
-    return shape.room_bytes(host_bytes, candidate.pool.gpus_per_node, model)
+    return shape.room_bytes(*own, model)
 
 
 def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Barred:
@@ -136,16 +143,12 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         nodes = Spread.of(layout, pool.gpus_per_node).nodes
         shape = PodShape.of(layout, nodes, wanted, over_ray=over_ray)
         enough = {
-            size: shape.room_bytes(size, pool.gpus_per_node, model) >= pod_bytes
-            # By size, as a pool of thousands of nodes has a few.
-            for size in {node.host_bytes for node in pool.nodes} - {None}
-            if size is not None
+            (size, gpus): size is None or shape.room_bytes(size, gpus, model) >= pod_bytes
+            # By size, as a pool of thousands of nodes has a few; many of a dump state none.
+            for size, gpus in {(node.host_bytes, node.gpus) for node in pool.nodes}
         }
         return frozenset(
-            (node.name, node.gpus)
-            for node in pool.nodes
-            # Many nodes of a dump do not state it.
-            if node.host_bytes is not None and not enough[node.host_bytes]
+            (node.name, node.gpus) for node in pool.nodes if not enough[node.host_bytes, node.gpus]
         )
 
     return withheld
@@ -160,7 +163,8 @@ def barred_nodes(
     for node in candidate.pool.nodes:
         if not node.free or node.host_bytes is None:
             continue
-        room = _room_of(candidate, node.host_bytes, wanted, model, over_ray=over_ray)
+        own = node.host_bytes, node.gpus
+        room = _room_of(candidate, own, wanted, model, over_ray=over_ray)
         if room >= wanted.pod_bytes:
             continue
         problem = Problem(
@@ -180,7 +184,7 @@ def with_room(inventory: Inventory, pod_bytes: int, shape: PodShape, model: Mode
         for pool in inventory.pools
         for node in pool.nodes
         if node.host_bytes is None
-        or shape.room_bytes(node.host_bytes, pool.gpus_per_node, model) >= pod_bytes
+        or shape.room_bytes(node.host_bytes, node.gpus, model) >= pod_bytes
     }
     return inventory.of_nodes(roomy)
 
@@ -258,10 +262,10 @@ def host_problems(
 def _rooms(
     candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[int]:
-    sizes = {node.host_bytes for node in candidate.pool.nodes}
-    for size in sizes:
+    sizes = {(node.host_bytes, node.gpus) for node in candidate.pool.nodes}
+    for size, gpus in sizes:
         if size is not None:
-            yield _room_of(candidate, size, wanted, model, over_ray=over_ray)
+            yield _room_of(candidate, (size, gpus), wanted, model, over_ray=over_ray)
 
 
 WEIGHTS: Final = "spec.model.weights"

@@ -1,7 +1,5 @@
 """How many instances of a layout answer a load? The fewest that carry it within its limits, and a
 few more where the objective may pay for them.
-
-How many requests in flight does one instance just hold?
 """
 
 import math
@@ -11,9 +9,8 @@ from itertools import islice
 from typing import Final
 
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.planning.arrivals import Prices
-from shardwright.planning.checks import Judge, limit_violations
-from shardwright.planning.request import OptimizeFor, Request
+from shardwright.planning.checks import Judge
+from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import BALANCED_SHARE, FeasibleCandidate, Scale, assess
 
 
@@ -25,7 +22,7 @@ class Fewest:
     scale: Scale
 
     def __call__(self, largest: Candidate) -> tuple[int]:
-        """Return the number; all that have room if no number does.
+        """Return the number; if none does, as many as have room and are in time.
 
         Args:
             largest: The layout, in as many instances as have room within the budget.
@@ -34,7 +31,20 @@ class Fewest:
         if most == 1 or not self.judge.runs(of(largest, 1)):
             return (1,)
         least = smallest(lambda number: self._does(of(largest, number)), self._guess(largest), most)
-        return (most if least is None else least,)
+        return (self._most_in_time(largest) if least is None else least,)
+
+    def _most_in_time(self, largest: Candidate) -> int:
+        """Smaller batches leave more room for K/V: where requests wait for it more instances may
+        run more at once, so that a token takes longer.
+        """
+        most = largest.layout.replicas
+        if self._in_time(largest, most) or not self._in_time(largest, 1):
+            return most
+        late = smallest(lambda number: not self._in_time(largest, number), 1, most)
+        return (late or most) - 1
+
+    def _in_time(self, largest: Candidate, number: int) -> bool:
+        return self.judge.in_time(of(largest, number))
 
     def _does(self, candidate: Candidate) -> bool:
         return self._assessed(candidate).carries_load and self.judge.in_time(candidate)
@@ -106,8 +116,12 @@ class More:
 
     def _while_better(self, least: FeasibleCandidate, most: int) -> Iterator[int]:
         number, best = least.candidate.layout.replicas, least.score
+        pool, each = least.candidate.pool, least.candidate.layout.gpus_per_replica
+        joined = max(pool.domain_gpus, pool.gpus_per_node) // each
         while number < most:
-            number = min(2 * number, most)
+            # More than an NVLink domain must halve the time: its last GPUs may be the best number.
+            twice = joined if number < joined < 2 * number else 2 * number
+            number = min(twice, most)
             more = of(least.candidate, number)
             score = assess(more, self.judge.prices.estimate(more), self.scale).score
             if score <= best:
@@ -151,33 +165,3 @@ def smallest(does: Callable[[int], bool], guess: int, most: int) -> int | None:
         middle = (short + enough) // 2
         short, enough = (short, middle) if does(middle) else (middle, enough)
     return enough
-
-
-MOST_IN_FLIGHT: Final = 4096
-"""Unit: requests of one instance, up to which it is asked how many it holds. Basis: assumed; the
-batches of engines are smaller.
-"""
-
-
-def held_requests(candidate: Candidate, prices: Prices, request: Request) -> int:
-    """Return how many requests one instance of a candidate holds, all of them running and within
-    the limits; 0 if not even one.
-    """
-    one = of(candidate, 1)
-    beyond = smallest(
-        lambda number: not _holds(one, number, prices, request), 1, MOST_IN_FLIGHT + 1
-    )
-    return (beyond or MOST_IN_FLIGHT + 1) - 1
-
-
-def with_in_flight(request: Request, number: int) -> Request:
-    """Return a request with so many requests in flight instead of its load."""
-    load = replace(request.workload, concurrency=number, requests_per_second=None)
-    return replace(request, workload=load)
-
-
-def _holds(one: Candidate, number: int, prices: Prices, request: Request) -> bool:
-    asked = with_in_flight(request, number)
-    estimate = prices.under(asked.workload).estimate(one)
-    carries = assess(one, estimate, Scale(request=asked, by_price=False)).carries_load
-    return carries and not any(limit_violations(estimate.performance, asked))

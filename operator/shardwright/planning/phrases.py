@@ -88,7 +88,14 @@ UNKNOWN_PODS: Final = {
     "their GPUs count as free",
     KnownPods.NONE: "no pods are known: every allocatable GPU counts as free",
 }
-_ACRONYMS: Final = {"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"}
+_ACRONYMS: Final = {
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "mig": "MIG",
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "kv": "K/V",
+}
 
 
 def letters(layout: Layout) -> str:

@@ -17,14 +17,11 @@ from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import MOST_REPLICAS, EngineTraits
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate, EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning import node_storage
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.checks import Judge, Verdict, beside_gpus
-from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
-from shardwright.planning.drain import drain_seconds
-from shardwright.planning.gain import (
+from shardwright.planning.capabilities import (
     Answered,
     MissedPlan,
     brought_by,
@@ -32,9 +29,13 @@ from shardwright.planning.gain import (
     sentence,
     with_capability,
 )
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
+from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
+from shardwright.planning.drain import drain_seconds
+from shardwright.planning.held import instance_load
 from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
 from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
-from shardwright.planning.numbers import Fewest, More, held_requests
+from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import (
@@ -46,6 +47,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
+from shardwright.planning.sizing import front
 from shardwright.planning.warnings import warnings
 
 NOTICEABLE: Final = 0.001
@@ -312,6 +314,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
     inventory = considered.inventory
     care = warnings(inventory, best, request, considered.model, considered.traits)
+    instance = instance_load(best, considered.judge.prices, request)
     return Report(
         outcome=replace(
             _plan(best, considered, why),
@@ -319,13 +322,15 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
             million_tokens_price=million_tokens_price(best),
-            replica_requests=held_requests(best.candidate, considered.judge.prices, request),
+            replica_requests=instance.requests,
+            replica_rate=instance.rate,
             missing=_without_room(best, request),
             disk_bytes=node_storage.request_bytes(best.candidate, request.disk_bytes),
         ),
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
+        front=front(ranked),
     )
 
 
@@ -349,13 +354,23 @@ def _without_room(best: FeasibleCandidate, request: Request) -> int:
     open: only room is missing for them.
     """
     space, candidate = request.space, best.candidate
-    if space.replicas is not None or space.max_nodes is not None:
+    if space.replicas is not None:
         return 0
     most = most_instances(request)
+    if space.max_nodes is not None:
+        most = min(most, _most_on(space.max_nodes, candidate))
     # A quota of others may be raised: what it keeps out is missing.
     if space.max_gpus is not None:
         most = min(most, space.max_gpus // candidate.layout.gpus_per_replica)
     return max(0, min(most, best.replicas_wanted) - candidate.layout.replicas)
+
+
+def _most_on(nodes: int, candidate: Candidate) -> int:
+    """Return how many instances so many whole nodes of the pool have room for."""
+    placement = candidate.placement
+    if placement.nodes_per_replica > 1:
+        return nodes // placement.nodes_per_replica
+    return nodes * (candidate.pool.gpus_per_node // placement.gpus_per_node)
 
 
 def _enough(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Enough | None:

@@ -60,6 +60,19 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """A layout that no other beats in both: output tokens a second of one user, and of one GPU, at
+    the planned load. ``planned``: it is the plan's, which may be beaten.
+    """
+
+    layout: Layout
+    pool: str
+    tokens_per_user: float
+    tokens_per_gpu: float
+    planned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
     """A layout that was ruled out, and its gap (empty: it is no matter of degree)."""
 
@@ -114,7 +127,8 @@ class Plan:
     ``drain_seconds`` is what running requests get to finish, ``disk_bytes`` the local disk that a
     pod requests for its downloads (0: not planned). ``replica_requests`` is how many requests in
     flight one group just holds within the limits; if there are none, how many run at once (0: not
-    one, or not worked out).
+    one, or not worked out). ``replica_rate`` are the requests a second that it carries then, with
+    headroom.
     """
 
     layout: Layout
@@ -156,6 +170,7 @@ class Plan:
     drain_seconds: int = 0
     disk_bytes: int = 0
     replica_requests: int = 0
+    replica_rate: float = 0.0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
@@ -216,11 +231,12 @@ class WithoutFields:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
     """How to get a plan: without fields of the user's own, with so many more nodes of a pool (0:
-    none would do), or if a model went (empty: none).
+    none would do), with other ``gpus`` than somebody named, or if a model went (empty: none).
     """
 
     pool: str = ""
     more_nodes: int = 0
+    gpus: str = ""
     moved: str = ""
     without: tuple[WithoutFields, ...] = ()
 
@@ -251,7 +267,7 @@ class Report:
 
     ``lacks`` is why groups are missing from the plan (None: none is, or nobody asked why).
     ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
-    out.
+    out. ``front`` are the layouts that none beats in tokens per user and per GPU.
     """
 
     outcome: Plan | NoPlan
@@ -260,6 +276,7 @@ class Report:
     considered: int
     lacks: NoPlan | None = None
     costly: tuple[WithoutFields, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
 
     @property
     def without(self) -> tuple[WithoutFields, ...]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,8 +51,8 @@ half of the lower band of what is modelled.
 """
 
 DOUBLING_GAIN: Final = 0.10
-"""What doubling the GPUs must bring under Latency, share of the time per request. Source: the
-definition of Latency.
+"""What doubling the GPUs of an NVLink domain must bring under Latency, share of the time per
+request. Source: the definition of Latency in docs/planner-choice.md.
 """
 
 
@@ -103,15 +103,20 @@ class Scale:
             return pool.price
         return relative_price(pool.gpu) if self.relative else None
 
+    def domain_cost(self, pool: Pool) -> float:
+        """Return the cost of the GPUs that an NVLink domain joins, else of those of a node."""
+        return self._each(pool) * max(pool.domain_gpus, pool.gpus_per_node)
+
     def stranded(self, candidate: Candidate) -> float:
         """Return the cost of the GPUs that a candidate leaves on boards where nobody else can join
         them: instances on more than half of a board take it whole.
         """
-        placement, board = candidate.placement, candidate.pool.gpus_per_node
-        if self.request.space.fill or placement.gpus_per_node <= board / 2:
+        if self.request.space.fill:
             return 0.0
-        boards = placement.nodes_per_replica * candidate.layout.replicas
-        return self._each(candidate.pool) * boards * (board - placement.gpus_per_node)
+        each = candidate.placement.gpus_per_node
+        boards = _boards(candidate).items()
+        left = sum((board - each) * pods for board, pods in boards if each > board / 2)
+        return self._each(candidate.pool) * left
 
     def opened(self, candidate: Candidate) -> float:
         """Return the cost of the GPUs that a candidate leaves idle in trays that nobody used
@@ -125,6 +130,18 @@ class Scale:
         if self.relative:
             return relative_price(pool.gpu).per_hour
         return 1.0
+
+
+def _boards(candidate: Candidate) -> Mapping[int, int]:
+    """Return the number of pods on boards of so many GPUs; without a place, on the largest."""
+    placement, pool, replicas = candidate.placement, candidate.pool, candidate.layout.replicas
+    pods = placement.nodes_per_replica * replicas
+    if not pool.only_inside_nodes:
+        return {pool.gpus_per_node: pods}
+    gpus = {node.name: node.gpus for node in pool.nodes}
+    boards = Counter(gpus[name] for group in placement.groups[:replicas] for name in group)
+    boards[pool.gpus_per_node] += pods - boards.total()
+    return boards
 
 
 def breaks_rack(candidate: Candidate) -> bool:
@@ -248,7 +265,9 @@ def assess(
         cost=cost,
         sure=sure,
         second_choice=scale.takes_first not in ("", whole_resource(candidate.pool.resource)),
-        score=score(estimate.performance, cost, request, sure)
+        score=score(
+            estimate.performance, cost, request, sure, domain=scale.domain_cost(candidate.pool)
+        )
         if share >= 1
         else sure * most_served(estimate.performance, estimate.capacity),
         falls_behind=share < UTILISATION and request.workload.requests_per_second is not None,
@@ -302,12 +321,15 @@ def answer_seconds(estimate: Estimate, request: Request) -> float:
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def score(speed: Performance, cost: float, request: Request, sure: float = 1.0) -> float:
+def score(
+    speed: Performance, cost: float, request: Request, sure: float = 1.0, *, domain: float
+) -> float:
     """Return the objective of a layout that carries the load, greater is better; its GPUs cost
     ``cost``, and of its speed the share ``sure`` counts.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
-    when it brings ``DOUBLING_GAIN``, so that comparing any two gives one best in any order.
+    when it brings ``DOUBLING_GAIN``, beyond the cost of an NVLink ``domain`` when it halves the
+    time, so that comparing any two gives one best in any order.
     """
     match request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
@@ -323,7 +345,8 @@ def score(speed: Performance, cost: float, request: Request, sure: float = 1.0) 
             seconds = speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
             # Twice the cost weighs 1 / (1 - DOUBLING_GAIN) times as much: there a doubling breaks
             # even.
-            return float(-seconds / sure * cost ** -math.log2(1 - DOUBLING_GAIN))
+            weight = min(cost, domain) ** -math.log2(1 - DOUBLING_GAIN) * max(1, cost / domain)
+            return float(-seconds / sure * weight)
 
 
 def most_served(speed: Performance, capacity: float | None) -> float:

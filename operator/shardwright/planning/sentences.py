@@ -364,7 +364,9 @@ def ways_sentence(ways: WaysOut | None) -> str:
         return ""
     s = "s" if ways.more_nodes > 1 else ""
     nodes = f"with {ways.more_nodes} more node{s} of {ways.pool}" if ways.more_nodes else ""
-    parts = (*map(without_sentence, ways.without), nodes, ways.moved and f"if {ways.moved} went")
+    gpus = ways.gpus and f"with {ways.gpus}"
+    moved = ways.moved and f"if {ways.moved} went"
+    parts = (*map(without_sentence, ways.without), nodes, gpus, moved)
     said = ", or ".join(filter(None, parts))
     return f"it would fit {said}" if said else ""
 

@@ -273,7 +273,7 @@ def _beside_the_gpus(
     over_ray = traits.options.over_ray
     found = host_cache(candidate, best.estimate, wanted, model, over_ray=over_ray)
     if found is None:
-        unsaid = candidate.pool.host_bytes is None
+        unsaid = candidate.pool.leanest is None
         why = "nodes do not say what they have" if unsaid else "they have none left for a pod"
         yield (
             f"no K/V is kept in the memory of the nodes: {why} "

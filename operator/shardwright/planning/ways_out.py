@@ -44,14 +44,22 @@ def ways_out(
         fits: Whether it would have room in another inventory.
         holders: The models that may be named; those with pods of a higher priority are not.
     """
-    pool = next((pool for pool in inventory.pools if pool.name == lack.pool), None)
-    if pool is None:
+    named = inventory.named(lack.pool)
+    if named is None:
         return WaysOut()
+    # More nodes are as the largest of a family.
+    pool = next(
+        pool
+        for pool in inventory.pools
+        if pool.name == named.name
+        or (named.only_inside_nodes, pool.family, pool.gpus_per_node)
+        == (True, named.family, named.gpus_per_node)
+    )
     nodes = _more_nodes(lack, inventory, pool, fits)
     return WaysOut(
         pool=pool.name if nodes else "",
         more_nodes=nodes,
-        moved=_who_moves(lack, inventory, pool, fits, holders),
+        moved=_who_moves(lack, inventory, named, fits, holders),
     )
 
 

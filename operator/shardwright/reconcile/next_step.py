@@ -129,9 +129,7 @@ def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
     # Caches are not full yet: with half of the nodes known, every decision could be wrong.
     if snapshot.cluster is None:
         return Step(published=publish(snapshot, derived, as_it_stands, Deployed(), now))
-    missing = snapshot.cluster.priorities.problem_of(
-        snapshot.subject.deployment.pods.priority_class
-    )
+    missing = _not_there(snapshot.cluster, derived, snapshot.subject)
     planned = (
         missing
         # Where no group relies on it, an unreadable record is replaced by a new plan.
@@ -146,6 +144,14 @@ def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
         deployed = _kept(snapshot, derived, now, problems=(planned,))
         return _end(snapshot, derived, as_it_stands, deployed, now)
     return _put_in_place(snapshot, derived, snapshot.subject, planned, now)
+
+
+def _not_there(cluster: Cluster, derived: Derived, subject: Subject) -> Problem | None:
+    """Return what pods name and the cluster does not have: no plan would get them started."""
+    missing = cluster.priorities.problem_of(subject.deployment.pods.priority_class)
+    # Before a plan keeps GPUs that no pod could come to hold; groups that run go on.
+    starts = not derived.standing and not subject.intent.plan_only and subject.intent.replicas != 0
+    return missing or (cluster.scheduler_problem if starts else None)
 
 
 def _without_subject(

@@ -40,14 +40,17 @@ class RecordState:
     ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved or
     free; a plan that was only shown holds none. ``serves``: all of its groups do, and only then is
     a better plan looked for. ``due``: it has stood for long enough to give way to a better one.
-    ``startable``: a group of it stands, or the cluster serves what its pods need.
+    ``begun``: a group of it stands. ``startable``: the cluster serves what its pods need, or they
+    stand. ``surpassed``: the cluster has by now what it was made without, to its loss.
     """
 
     leaving: bool
     has_its_gpus: bool = True
     serves: bool = False
     due: bool = False
+    begun: bool = True
     startable: bool = True
+    surpassed: bool = False
 
 
 def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> PlanChoice:
@@ -62,8 +65,8 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
     # node of 8 (ADR 7).
     if wanted.deploy and not (state.has_its_gpus and state.startable):
         return PlanChoice.REPLAN
-    if wanted.replan is Replan.ALWAYS and not wanted.deploy:
-        return PlanChoice.REPLAN  # nothing restarts for it
+    if _costs_no_restart(wanted, state):
+        return PlanChoice.REPLAN
     # A plan that lacks groups is asked for them whenever there may be room.
     whole = record.input_hash == wanted.input_hash and not record.plan.missing
     same = PlanChoice.KEEP if whole else PlanChoice.RESCALE
@@ -79,3 +82,10 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
     # Groups that are no longer wanted go before others move.
     fewer = wanted.replicas is not None and wanted.replicas < len(record.plan.groups)
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE
+
+
+def _costs_no_restart(wanted: Wanted, state: RecordState) -> bool:
+    """Return whether there may be a better plan, and nothing restarts for it."""
+    if wanted.replan is Replan.ALWAYS and not wanted.deploy:
+        return True
+    return state.surpassed and not state.begun and wanted.replan is not Replan.NEVER

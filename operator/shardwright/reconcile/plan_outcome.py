@@ -11,7 +11,8 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.pipeline.plan_upgrade import is_due
 from shardwright.pipeline.replanning import Held, Replanned, with_most
-from shardwright.planning.gain import Better, Prospect, needed_by
+from shardwright.planning.capabilities import missed_by, needed_by
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
@@ -192,15 +193,16 @@ def _let_in(
 def _state_of_record(
     snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
 ) -> RecordState:
-    record = derived.record
+    record, begun = derived.record, _has_begun(snapshot, derived)
+    lacking = subject.terms.lacking
     return RecordState(
         leaving=bool(derived.leaving),
         has_its_gpus=_has_its_gpus(snapshot, derived, record),
         serves=_serves(derived, record),
         due=record is not None and is_due(record, now),
-        startable=record is None
-        or _has_begun(snapshot, derived)
-        or not needed_by(record.plan).intersection(subject.terms.lacking),
+        begun=begun,
+        startable=record is None or begun or not needed_by(record.plan).intersection(lacking),
+        surpassed=record is not None and not missed_by(record.excluded).issubset(lacking),
     )
 
 
@@ -212,7 +214,8 @@ def _choice(
     *,
     stale: bool,
 ) -> PlanChoice:
-    # For a stale plan that serves, the plan that would be made now is described, too.
+    # For a stale plan that serves, or one that was made without what the cluster has by now, the
+    # plan that would be made now is described, too.
     intent = subject.intent
     wanted = Wanted(
         input_hash=subject.input_hash,
@@ -224,7 +227,7 @@ def _choice(
     choice = choose(record, wanted, state)
     if choice is PlanChoice.REPLAN and _is_former(snapshot, subject):
         return PlanChoice.RESTORE
-    compares = choice is PlanChoice.KEEP and stale and state.serves
+    compares = choice is PlanChoice.KEEP and (stale or state.surpassed) and state.serves
     return PlanChoice.COMPARE if compares else choice
 
 

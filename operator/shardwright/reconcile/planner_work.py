@@ -19,7 +19,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.layout import GpuQuota
-from shardwright.pipeline.assembly import Supply, plan_serving, without_barring
+from shardwright.pipeline.assembly import Supply, plan_serving, without_barring, without_costly
 from shardwright.pipeline.plan_upgrade import improve
 from shardwright.pipeline.replanning import (
     Ground,
@@ -37,6 +37,7 @@ from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
 from shardwright.resolving.subject import Administration, Subject, resolve_stored
+from shardwright.resolving.wishes import wishes_of
 
 
 def answer(
@@ -92,13 +93,16 @@ def plan_within(quotas: tuple[GpuQuota, ...], subject: Subject, inventory: Inven
     """Return the plan within quotas; if none can be, the plan that they refuse, or why there is
     none.
     """
-    request = subject.request
     if quotas:
-        limited = replace(request, space=replace(request.space, quotas=quotas))
-        report = plan_serving(replace(subject, request=limited), inventory)
+        report = plan_serving(_within(quotas, subject), inventory)
         if isinstance(report.outcome, Plan):
             return report
     return plan_serving(subject, inventory)
+
+
+def _within(quotas: tuple[GpuQuota, ...], subject: Subject) -> Subject:
+    space = replace(subject.request.space, quotas=quotas)
+    return replace(subject, request=replace(subject.request, space=space)) if quotas else subject
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
@@ -140,10 +144,35 @@ def for_the_rest(ask: Ask, made: Replanned) -> Ask:
     return replace(ask, on=made.record, choice=PlanChoice.RESCALE, leaving=frozenset(), worst=())
 
 
+def is_advised(subject: Subject, ask: Ask, made: Replanned) -> bool:
+    """Return whether an answer is worth advice: there is no room, or a plan is new and fields of
+    the user's own may cost it something.
+    """
+    if made.waits_for is not None:
+        return True
+    return _is_new(ask, made) and any(wish.weighed for wish in wishes_of(subject))
+
+
 def with_ways_out(
     subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
-    """Return an answer; if there is no room, with ways to a plan."""
+    """Return an answer that says what would help, as ``plan`` of the command line does: ways to
+    room, and the user's own fields that cost a new plan a third or more.
+    """
+    plan = made.record.plan if made.record else None
+    if plan is not None and _is_new(ask, made):
+        made = made.costing(without_costly(_within(ask.quotas, subject), supply, plan))
+    return _with_room(subject, ask, supply, made, holders)
+
+
+def _is_new(ask: Ask, made: Replanned) -> bool:
+    """A plan that gets more groups, or moves them, is worked out once, with its first groups."""
+    return plans_anew(ask) and made.short is None and made.record not in (None, ask.on)
+
+
+def _with_room(
+    subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
+) -> Replanned:
     waits_for = made.waits_for
     if waits_for is None:
         return made
@@ -298,7 +327,7 @@ class FindPlaceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWaysOut:
-    """Which changes would make room for a model that has none by ``made``?
+    """What would make room for a model that has none by ``made``, and what do its own fields cost?
 
     ``beside`` is the stock for pods of other terms, that they would have without one of the fields.
     """
@@ -311,7 +340,7 @@ class FindWaysOut:
     beside: tuple[tuple[PodTerms, Stock], ...] = ()
 
     def answer(self) -> Replanned:
-        """Return the planner's answer with the ways out."""
+        """Return the planner's answer with the advice."""
         supply = Supply(inventory=self.stock.inventory(), restock=self._restock)
         return with_ways_out(self.subject, self.ask, supply, self.made, self.holders)
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
-from shardwright.pipeline.plan_upgrade import GAIN_MIN
-from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.gain import GAIN_MIN, Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence
@@ -236,7 +235,7 @@ def better_sentence(found: Better) -> str:
     >>> better_sentence(
     ...     Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
-    'TP8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
+    'TP8 on h200 would be 7% better by Latency; with spec.replan: Always a plan that serves gives way to one that is 10% better, at most once an hour'
     >>> found = Better(
     ...     layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True
     ... )
@@ -244,7 +243,7 @@ def better_sentence(found: Better) -> str:
     'by list prices that the plan was not made with: it stands until the spec changes'
     """  # noqa: E501 - a sentence as it is said
     better = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better"
-    until = f"{better}, at most once an hour"
+    until = f"with spec.replan: Always {better}, at most once an hour"
     if found.relisted:
         why = "by list prices that the plan was not made with"
         until = f"{why}: it stands until the spec changes"

@@ -57,6 +57,7 @@ _SAID_OR_ABSENT: Final = frozenset(
         "host_cache",
         "mig_profile",
         "numbers",
+        "replica_rate",
         "replica_requests",
         "uncounted",
     }

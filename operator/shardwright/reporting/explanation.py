@@ -244,8 +244,10 @@ def _outlook(outcome: NoPlan) -> str:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
         return "waiting helps: the hardware is there, but not free or not ready"
-    only = "helps only where nodes are added" if outcome.lack else "does not help"
-    return f"waiting {only}"
+    ways = outcome.ways_out
+    # Of what was tried nothing may help, though only nodes are missing.
+    more = outcome.lack and (ways is None or ways.more_nodes or ways.gpus)
+    return f"waiting {'helps only where nodes are added' if more else 'does not help'}"
 
 
 def headline(plan: Plan) -> str:
@@ -266,8 +268,7 @@ def _rest(missing: int, lacks: NoPlan) -> str:
 
 def pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
     """Return the pool of a plan, None if it is not among those that are known."""
-    pools = inventory.pools if inventory else ()
-    return next((pool for pool in pools if pool.name == plan.pool), None)
+    return inventory.named(plan.pool) if inventory else None
 
 
 def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
@@ -434,7 +435,8 @@ def _expert_link(plan: Plan, pool: Pool | None) -> str:
 
 
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
-    gpus_of_a_node = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
+    most = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
+    gpus = {node.name: node.gpus for node in pool.nodes} if pool else {}
     held = {node.name: node.gpus - node.free for node in pool.nodes} if pool else {}
     drawn, before = [], Counter[str]()
     for index, group in enumerate(plan.groups):
@@ -442,7 +444,7 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
             ranks = _ranks_of_a_node(plan, position)
             here = [plan.layout.position(rank) for rank in ranks]
             others: tuple[None, ...] = (None,) * before[name]
-            rest: tuple[None, ...] = (None,) * (gpus_of_a_node - before[name] - len(ranks))
+            rest: tuple[None, ...] = (None,) * (gpus.get(name, most) - before[name] - len(ranks))
             drawn.append(
                 DrawnNode(
                     group=index,

@@ -18,10 +18,12 @@ from typing import Final
 from shardwright.costs.host import Storage
 from shardwright.hardware.gpus import Link, PriceBasis
 from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.planning.comparison import Comparison, Standing
 from shardwright.planning.phrases import PHRASES, UNKNOWN_PODS, copies, h100s, price
 from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
 from shardwright.planning.select import UTILISATION
+from shardwright.planning.sentences import without_sentence
 from shardwright.reporting.drawings import expert_link
 from shardwright.reporting.explanation import (
     Fact,
@@ -38,6 +40,7 @@ from shardwright.reporting.explanation import (
 from shardwright.reporting.figures import format_band, format_seconds, format_served, short_layout
 from shardwright.reporting.lines import ELLIPSIS
 from shardwright.reporting.shortfall import behind, missed, serves_rate
+from shardwright.reporting.text import best_sentence
 from shardwright.units import format_bytes, format_plural
 
 MOST_NAMES: Final = 2  #: of nodes; the rest are counted
@@ -184,12 +187,12 @@ def _load(plan: Plan, request: Request | None) -> Iterator[DuePoint]:
         late = "more arrives than is served at most"
         if serves_rate(plan, request):
             late = f"above {UTILISATION:.0%} of what is served at most"
-        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_enough(plan.enough)}")
+        yield DuePoint(due=Due.NOT_CARRIED, said=f"{late}: {_would_do(plan.enough)}")
     elif request is not None:
         yield DuePoint(due=Due.NOT_CARRIED, said=behind(plan, request))
 
 
-def _enough(enough: Enough) -> str:
+def _would_do(enough: Enough) -> str:
     gpus, free = enough.layout.gpus, enough.free
     room = "all free" if gpus <= free else f"{free:,} free"
     return f"{copies(enough.layout)} would do ({gpus:,} GPUs, {room})"
@@ -301,32 +304,68 @@ def screen_of(
     request: Request | None = None,
     inventory: Inventory | None = None,
     named: bool = False,
+    comparison: Comparison | None = None,
 ) -> Screen:
-    """Return the first screen of a report; ``named``: its GPUs were named on the command line."""
+    """Return the first screen of a report; ``named``: its GPUs were named on the command line.
+
+    Of a pinned layout the ``comparison`` leads the runners-up.
+    """
     outcome = report.outcome
     if isinstance(outcome, NoPlan):
-        return _refused(outcome, report, request)
+        return _refused(outcome, report, request, comparison)
     misses = missed(outcome, request)
-    rivals = report.alternatives[:RIVALS]
-    kinds = len({outcome.product, *(rival.product for rival in rivals)}) > 1
+    others = report.alternatives[:RIVALS]
+    pinned = _beside(outcome, comparison)
+    products = {one.product for one in pinned} | {one.product for one in others}
+    kinds = len({outcome.product, *products}) > 1
     return Screen(
         fits=True,
         short=bool(misses),
         headline="; it ".join((headline(outcome), *misses)),
-        facts=(*_asked(request), *_facts(outcome, request, inventory)),
-        rivals=tuple(_rival(one, kinds=kinds) for one in rivals),
+        facts=(
+            *asked_facts(request),
+            *_facts(outcome, request, inventory),
+            *(_best(comparison) if comparison else _costly(report)),
+        ),
+        rivals=(
+            *(replace(_rival(one, kinds=kinds), why_not=_NAMES[one is outcome]) for one in pinned),
+            *(_rival(one, kinds=kinds) for one in others),
+        ),
         ruled_out=ruled_out(report),
         refusals=(),
         points=points(outcome, request, inventory, named=named)[:POINTS],
     )
 
 
-def _refused(outcome: NoPlan, report: Report, request: Request | None) -> Screen:
+_NAMES: Final = {True: "pinned", False: "the best"}
+
+
+def _beside(plan: Plan, comparison: Comparison | None) -> tuple[Plan, ...]:
+    """Return the best plan and the pinned one, none if the pinned one is the best."""
+    if comparison is None or comparison.standing is Standing.BEST:
+        return ()
+    return comparison.best, plan
+
+
+def _best(comparison: Comparison | None) -> Iterator[Fact]:
+    if comparison is not None:
+        yield Fact(label="Best", value=best_sentence(comparison))
+
+
+def _costly(report: Report) -> Iterator[Fact]:
+    """Yield the field of the user's own that costs the most."""
+    for found in report.costly[:1]:
+        yield Fact(label="Costly", value=without_sentence(found))
+
+
+def _refused(
+    outcome: NoPlan, report: Report, request: Request | None, comparison: Comparison | None
+) -> Screen:
     return Screen(
         fits=False,
         short=False,
         headline=refusal_sentence(outcome),
-        facts=(*_asked(request), *why_none(outcome)),
+        facts=(*asked_facts(request), *why_none(outcome), *_best(comparison)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
         refusals=tuple(_refusals(report)),
@@ -344,7 +383,7 @@ def _refusals(report: Report) -> Iterator[RefusedLayouts]:
         yield RefusedLayouts(count=f"{undivided:,}", rule="do not divide the model", nearest="-")
 
 
-def _asked(request: Request | None) -> Iterator[Fact]:
+def asked_facts(request: Request | None) -> Iterator[Fact]:
     """Yield the load, and the objective if it is not the default."""
     for fact in request_facts(request):
         if fact.label != "Objective" or (request and request.objective != Objective()):
@@ -353,7 +392,9 @@ def _asked(request: Request | None) -> Iterator[Fact]:
 
 def _facts(plan: Plan, request: Request | None, inventory: Inventory | None) -> Iterator[Fact]:
     pool = pool_of(plan, inventory)
-    yield Fact(label="Can serve", value=serves(plan, request))
+    if not plan.groups:
+        yield Fact(label="Can serve", value="nothing: replicas is 0")
+    yield Fact(label="Can serve" if plan.groups else "If started", value=serves(plan, request))
     yield Fact(label="Latency", value=latency(plan, request))
     yield Fact(label="K/V cache", value=holds(plan))
     yield from cost_facts(plan)
@@ -361,28 +402,29 @@ def _facts(plan: Plan, request: Request | None, inventory: Inventory | None) -> 
         yield Fact(label="Where", value=where(plan, pool))
 
 
-def _rival(one: Alternative, *, kinds: bool) -> Rival:
+def _rival(one: Alternative | Plan, *, kinds: bool) -> Rival:
     speed = one.performance
     gpus, product = one.layout.gpus, one.product or one.pool
+    losses = one.losses if isinstance(one, Alternative) else ()
     return Rival(
         layout=short_layout(one.layout),
         gpus=f"{gpus:,} {product}" if kinds else f"{gpus:,}",
         serves=format_served(speed, one.capacity),
         sure=format_band(speed),
-        first_token=_first_token(one),
+        first_token=_first_token(one, losses),
         per_token=format_seconds(speed.tpot_seconds),
         cost=_cost(one),
-        why_not=why_not(one.losses),
+        why_not=why_not(losses),
     )
 
 
-def _first_token(one: Alternative) -> str:
+def _first_token(one: Alternative | Plan, losses: Sequence[Loss]) -> str:
     # Behind a queue that grows without end there is none.
-    endless = any(loss.kind is LossKind.FALLS_BEHIND for loss in one.losses)
+    endless = any(loss.kind is LossKind.FALLS_BEHIND for loss in losses)
     return "-" if endless else format_seconds(one.performance.ttft_seconds)
 
 
-def _cost(one: Alternative) -> str:
+def _cost(one: Alternative | Plan) -> str:
     if one.million_tokens_price is not None:
         return price(one.million_tokens_price)
     each = one.gpu_price

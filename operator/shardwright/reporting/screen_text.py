@@ -1,6 +1,6 @@
 """The first screen as lines of text: at most :data:`MOST_LINES`, whatever there is to say."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shardwright.reporting.lines import (
@@ -41,11 +41,16 @@ def screen_lines(
     due = _points(screen, width)
     room = MOST_LINES - len(answer) - len(due) - len(closing)
     middle = _others(screen, width, room)
-    sections = [section for section in (answer, middle, due, list(closing)) if section]
-    total = sum(map(len, sections))
-    gap = [Line()] if total + len(sections) - 1 <= MOST_LINES else []
+    return one_screen((answer, middle, due, closing))
+
+
+def one_screen(sections: Iterable[Sequence[Line]]) -> list[Line]:
+    """Return sections with blank lines between them, without if a screen has no room for these."""
+    filled = [list(section) for section in sections if section]
+    total = sum(map(len, filled))
+    gap = [Line()] if total + len(filled) - 1 <= MOST_LINES else []
     return [
-        one for index, section in enumerate(sections) for one in ((gap if index else []) + section)
+        one for index, section in enumerate(filled) for one in ((gap if index else []) + section)
     ]
 
 

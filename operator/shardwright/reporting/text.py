@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.planning.gain import Comparison, Standing
+from shardwright.planning.comparison import Comparison, Standing
 from shardwright.planning.report import Exclusion, NoPlan, Plan
 from shardwright.planning.select import most_served
 from shardwright.reporting.drawings import TimeSplit
@@ -434,6 +434,20 @@ def side_by_side(pinned: Plan | NoPlan, found: Comparison, width: int) -> list[L
     serves = "serves at most" if rate else "output"
     header = ("", "layout", "GPUs", serves, "first token", "per token", "per M tokens")[:end]
     return [title, *table(header, [row[:end] for row in rows], width=width), *said]
+
+
+def best_sentence(found: Comparison) -> str:
+    """Return the best layout beside a pinned one, and what it gains and costs."""
+    best = f"{short_layout(found.best.layout)} on {found.best.layout.gpus:,} {found.best.product}"
+    match found.standing:
+        case Standing.BEST:
+            return f"this one, of all layouts, by {found.objective}"
+        case Standing.AS_GOOD:
+            return f"{best} by {found.objective}, no better than predictions tell apart"
+        case Standing.NOTHING:
+            return f"{best} by {found.objective}; the pinned layout has no plan"
+        case _:
+            return f"{best} by {found.objective}: {', '.join(_gains(found))}"
 
 
 def comparison_sentence(found: Comparison) -> str:

@@ -13,6 +13,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import NODE_SET, NONE, Stated
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import DomainKind
 from tests.support.builders_nodes import a_node
 
 SPOT: dict[str, Any] = {
@@ -115,7 +116,7 @@ def test_a_rack_to_come_is_refused_as_long_as_it_names_its_nvlink_domain() -> No
 
     del rack["nvidia.com/gpu.clique"]
     (pool,) = read_pools([trays | {"labels": rack}], NONE)
-    assert not pool.pattern.domain.joins_pods
+    assert pool.pattern.domain.kind is DomainKind.NODE
 
 
 def test_names_are_told_apart_and_all_pools_together_are_bounded() -> None:

@@ -191,5 +191,5 @@ def test_plans_without_a_field_of_the_users_own(
     assert main(["explain", "-f", pinned, "--gpus", "8xH100", "-o", "json"]) == code
 
     printed = json.loads(capsys.readouterr().out)
-    assert printed["items"][0]["without"]
+    assert printed["items"][0]["plan"]["without"]
     check(printed, "PlanExplanationList")

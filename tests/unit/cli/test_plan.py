@@ -672,27 +672,3 @@ def test_models_and_gpus_are_searched_by_a_word(capsys: Capture) -> None:
         == 0
     )
     assert capsys.readouterr().out == "MI300X-192GB\nMI300X-192GB\n"
-
-
-@pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 --rps 10",
-        "meta-llama/Llama-3.1-8B-Instruct --gpus 64xH100 --rps 50 --replicas 40",
-        "Qwen/Qwen3-235B-A22B --gpus 16xH200 --rps 60 --ttft 60s --optimize-for Latency",
-        "meta-llama/Llama-3.1-70B-Instruct --gpus 4xL40S --gpus 8xH100 --rps 3 --ttft 2s",
-        "meta-llama/Llama-3.1-405B-Instruct --gpus 4xL40S",
-        "-f manifests/samples/deepseek-v3-rack.yaml --nodes examples/fleet/nodes.yaml",
-    ],
-)
-def test_a_plan_is_one_screen_with_stderr_and_ends_with_the_next_command(
-    words: str, columns: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-
-    main(["plan", *words.split()])
-
-    out, err = capsys.readouterr()
-    assert len([*out.splitlines(), *err.splitlines()]) <= 25
-    assert "\nNext  " in out

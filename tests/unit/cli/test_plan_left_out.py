@@ -55,7 +55,7 @@ def test_programs_read_the_field_the_gain_and_the_plan_without_it(
 ) -> None:
     main(["plan", "-f", pinned, "--gpus", "8xH100", "-o", "json"])
 
-    (found,) = json.loads(capsys.readouterr().out)["items"][0]["without"]
+    (found,) = json.loads(capsys.readouterr().out)["items"][0]["plan"]["without"]
 
     assert (found["fields"], found["gain"]) == (["spec.parallelism.pipeline"], "Cheaper")
     assert (found["layout"], found["gpus"], found["message"]) == ("TP4", 4, COSTLY)

@@ -145,7 +145,7 @@ class TestPartOfABoard:
 class TestRacks:
     def test_trays_with_the_same_full_clique_are_one_domain(self) -> None:
         assert {domain(tray) for tray in a_gb200_rack(trays=3)} == {
-            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4, joins_pods=True)
+            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4)
         }
 
     def test_two_cliques_of_one_rack_are_two_domains(self) -> None:
@@ -171,9 +171,7 @@ class TestRacks:
     def test_a_tray_with_one_gpu_left_is_still_in_its_clique(self) -> None:
         (tray,) = a_gb200_rack(trays=1)
         tray["status"]["allocatable"]["nvidia.com/gpu"] = "1"
-        assert domain(tray) == Domain(
-            kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1, joins_pods=True
-        )
+        assert domain(tray) == Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1)
 
     def test_a_clique_on_a_board_that_ends_at_the_node_means_nothing(self) -> None:
         node = a_node("x", labels={"nvidia.com/gpu.clique": f"{RACK_UUID}.0"})
@@ -184,23 +182,24 @@ class TestRacks:
             "nvidia.com__gpu.clique": f"{RACK_UUID}.1",
             "shardwright.io__nvlink-domain": "rack-7",
         }
-        assert domain(a_tray(**labels)) == Domain(
-            kind=DomainKind.CLIQUE, name="rack-7", gpus=4, joins_pods=True
-        )
+        assert domain(a_tray(**labels)) == Domain(kind=DomainKind.CLIQUE, name="rack-7", gpus=4)
 
     @pytest.mark.parametrize(
         "key",
         [
+            "shardwright.io__nvlink-domain",
             "accelerator.topograph.run__sub-domain",
             "ds.coreweave.com__nvlink.domain",
             "topology.k8s.aws__ultraserver-id",
             "cloud.google.com__gce-topology-subblock",
         ],
     )
-    def test_a_providers_rack_stands_in_for_a_missing_clique_with_a_warning(self, key: str) -> None:
+    def test_no_other_label_stands_in_for_a_clique_without_which_no_compute_domain_joins_pods(
+        self, key: str
+    ) -> None:
         found = domain(a_tray(**{key: "rack-7"}))
-        assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
-        assert key.replace("__", "/") in found.warning
+        assert (found.kind, found.name) == (DomainKind.NODE, "tray")
+        assert found.warning.startswith("no nvidia.com/gpu.clique label")
 
 
 class TestPath:

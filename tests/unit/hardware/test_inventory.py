@@ -453,13 +453,96 @@ class TestComputeDomains:
             for tray in range(2)
         ]
         joined = {
-            pool.nodes[0].name: pool.joins_pods
+            pool.nodes[0].name: (pool.joins_pods, pool.domain_gpus)
             for pool in inventory_of(*a_gb200_rack(trays=2), *named, a_node("h100")).pools
         }
-        assert joined == {"gb200-00": True, "named-0": False, "h100": False}
+        assert joined == {"gb200-00": (True, 8), "named-0": (False, 4), "h100": (False, 8)}
 
     def test_without_compute_domains_every_domain_ends_at_its_node(self) -> None:
         (pool,) = inventory_of(*a_gb200_rack(trays=2), compute_domains=False).pools
         assert (pool.domain_gpus, pool.crosses_nodes, pool.joins_pods) == (4, False, False)
         assert [node.domain for node in pool.nodes] == ["gb200-00", "gb200-01"]
         assert pool.warnings == ()
+
+
+class TestFamilies:
+    def test_nodes_of_several_sizes_and_networks_are_one_pool_inside_nodes(self) -> None:
+        less = {"nvidia.com/gpu.memory": "81079"}
+        inventory = inventory_of(
+            a_node("a"),
+            a_node("b", gpus=4, labels=less),
+            a_node("c", gpus=1, network_gbps=100),
+            a_node("d", network_gbps=100),
+        )
+
+        (joined,) = inventory.joined
+
+        assert len(inventory.pools) == 4
+        assert (
+            joined.name,
+            joined.gpus_per_node,
+            joined.domain_gpus,
+            joined.only_inside_nodes,
+        ) == ("h100-sxm-80gb", 8, 8, True)
+        assert {node.name: node.gpus for node in joined.nodes} == {"a": 8, "b": 4, "c": 1, "d": 8}
+        assert joined.gpu.memory_bytes == 81079 * 2**20
+        assert inventory.named("h100-sxm-80gb") == joined
+        assert inventory.named("h100-sxm-80gb-4x-400g") in inventory.pools
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            a_node("b", gpus=4, product="NVIDIA-H200"),
+            a_gke_node("b", gpus=4),
+            a_node("b", gpus=4, labels={"nvidia.com/gpu.memory": "97871"}),
+            a_node("b", gpus=4, labels={"kubernetes.io/arch": "arm64"}),
+            a_node("b", gpus=4, labels={"shardwright.io/gpu-hour-price": "2.5"}),
+            a_node("b", gpus=4, labels={"shardwright.io/nvlink-domain": "none"}),
+        ],
+        ids=["product", "label", "memory", "architecture", "price", "link"],
+    )
+    def test_what_is_unlike_inside_a_node_is_not_joined(self, other: dict[str, Any]) -> None:
+        inventory = inventory_of(a_node("a"), other)
+
+        assert (len(inventory.pools), inventory.joined) == (2, ())
+
+    def test_a_single_card_is_like_one_of_several_that_nothing_joins(self) -> None:
+        (joined,) = inventory_of(an_l40s_node("a"), an_l40s_node("b", gpus=1)).joined
+
+        assert (joined.name, joined.domain_gpus, len(joined.nodes)) == ("l40s-48gb", 1, 2)
+
+    def test_families_of_one_gpu_have_names_of_their_own(self) -> None:
+        priced = {"shardwright.io/gpu-hour-price": "2.5"}
+        sizes = (8, 4)
+        inventory = inventory_of(
+            *(a_node(f"a{gpus}", gpus=gpus) for gpus in sizes),
+            *(a_node(f"b{gpus}", gpus=gpus, labels=priced) for gpus in sizes),
+        )
+
+        names = [pool.name for pool in inventory.joined]
+
+        assert len(set(names)) == 2
+        assert all(name.startswith("h100-sxm-80gb-") for name in names)
+
+    def test_a_warning_of_some_nodes_names_their_pool(self) -> None:
+        sick = a_node("b", allocatable={"nvidia.com/gpu": "7"})
+
+        (joined,) = inventory_of(a_node("a"), sick).joined
+
+        assert joined.warnings == ("h100-sxm-80gb-7x-400g: 7 of 8 GPUs are healthy",)
+
+    def test_what_is_taken_and_which_nodes_are_left_count_in_the_joined_pool(self) -> None:
+        inventory = inventory_of(a_node("a"), a_node("b", gpus=4), a_node("c", gpus=2))
+
+        (joined,) = inventory.without({"b": 3}).of_nodes({"a", "b"}).joined
+
+        assert {node.name: node.free for node in joined.nodes} == {"a": 8, "b": 1}
+        assert inventory.of_nodes({"a"}).joined == ()
+
+    def test_the_leanest_node_has_the_least_memory_beside_a_gpu(self) -> None:
+        four = a_node("b", gpus=4, allocatable={"memory": "1200Gi"})
+
+        (joined,) = inventory_of(a_node("a"), four).joined
+
+        assert joined.leanest is not None
+        assert joined.leanest.name == "a"  # 2,000 GiB of 8 are less than 1,200 of 4

@@ -68,9 +68,7 @@ def a_tray(**labels: str) -> dict[str, Any]:
 
 
 def test_a_clique_is_believed_as_it_stands_where_nobody_says_who_writes_labels() -> None:
-    assert facts(a_tray(), NONE).domain == Domain(
-        kind=DomainKind.CLIQUE, name=CLIQUE, gpus=4, joins_pods=True
-    )
+    assert facts(a_tray(), NONE).domain == Domain(kind=DomainKind.CLIQUE, name=CLIQUE, gpus=4)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +84,9 @@ def test_no_label_a_kubelet_can_write_joins_nodes_where_vouched_ones_are_demande
     )
 
 
-def test_a_domain_that_is_vouched_for_joins_pods_where_the_clique_is_there_too() -> None:
+def test_a_domain_that_is_vouched_for_counts_where_the_clique_is_there_too() -> None:
     found = facts(a_tray(**{f"{PREFIX}nvlink-domain": "rack-1"}), VOUCHED)
-    assert found.domain == Domain(kind=DomainKind.CLIQUE, name="rack-1", gpus=4, joins_pods=True)
+    assert found.domain == Domain(kind=DomainKind.CLIQUE, name="rack-1", gpus=4)
 
 
 def test_a_node_has_the_time_of_its_creation() -> None:

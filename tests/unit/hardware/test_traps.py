@@ -300,15 +300,6 @@ class TestTopology:
     ) -> None:
         assert [value for _, value in facts(a_node("x", labels=labels)).path] == expected
 
-    @pytest.mark.parametrize(
-        "key",
-        ["topology.k8s.aws/capacity-block-id", "oci.oraclecloud.com/host.gpu_memory_fabric_id"],
-    )
-    def test_racks_of_trays_are_read_from_the_labels_of_aws_and_oracle_too(self, key: str) -> None:
-        found = facts(a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})).domain
-        assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
-        assert key in found.warning
-
     @pytest.mark.parametrize("product", ["NVIDIA-GH200-480GB", "NVIDIA-GB10"])
     def test_a_superchip_of_its_own_is_joined_to_nothing(self, product: str) -> None:
         assert facts(a_node("x", product=product, gpus=1)).domain == Domain(

@@ -10,6 +10,7 @@ from shardwright.engines.trtllm import traits as trtllm
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates, layouts
 from shardwright.layouts.layout import Layout, SearchSpace
+from tests.support.builders_nodes import a_node, inventory_of
 from tests.support.builders_plan import a_model, a_pool, an_inventory, an_nvl72_pool, vllm_traits
 
 
@@ -244,3 +245,21 @@ def test_filling_stops_at_what_is_free_and_at_the_budget_of_nodes() -> None:
         "llama-8b", a_pool(nodes=3), fill=True, replicas=64, max_nodes=1
     )
     assert Layout(tensor=8, replicas=2) in _layouts("llama-8b", pool, fill=True, replicas=64)
+
+
+def test_instances_inside_nodes_have_all_nodes_of_a_family_and_larger_ones_those_of_a_pool() -> (
+    None
+):
+    inventory = inventory_of(a_node("a"), a_node("b", gpus=4), a_node("c", gpus=4))
+    eight, four = "h100-sxm-80gb-8x-400g", "h100-sxm-80gb-4x-400g"
+
+    found = list(enumerate_candidates(a_model("llama-8b"), inventory, SearchSpace(), vllm_traits()))
+
+    inside = [item for item in found if item.placement.nodes_per_replica == 1]
+    assert {item.pool.name for item in inside} == {"h100-sxm-80gb"}
+    assert {item.layout.replicas for item in inside if item.layout.tensor == 4} == {4, 1}
+    over = {(item.pool.name, *item.placement.groups) for item in found if item not in inside}
+    assert over == {(four, ("b", "c"))}
+    alone = inventory.of_nodes({"a"})
+    found = list(enumerate_candidates(a_model("llama-8b"), alone, SearchSpace(), vllm_traits()))
+    assert {item.pool.name for item in found} == {eight}

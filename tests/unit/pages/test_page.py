@@ -13,7 +13,9 @@ from typing import Any, Final
 import pytest
 
 from shardwright.cli.main import main
+from shardwright.pages.charts import curve
 from shardwright.pages.document import COUNT, SECONDS, at
+from shardwright.pages.growth import growth
 from shardwright.pages.page import plan_page
 from tests.support import example_fleet
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
@@ -97,12 +99,47 @@ def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, A
         "plan.predicted",
         "plan.gpus",
         "plan.memory",
+        "plan.overLoad",
+        "plan.overSpeed",
         "explanation.links",
         "explanation.memory",
         "explanation.times",
         "explanation.exclusions",
         "explanation.candidates",
     }
+
+
+def test_the_plan_is_marked_on_both_curves_at_the_load_that_was_asked_for() -> None:
+    words = ("meta-llama/Llama-3.1-8B-Instruct", "--gpus", "16xH100,8xL40S", "--rps", "20")
+    (document,) = json.loads(printed("explain", *words, "-o", "json"))["items"]
+
+    drawn, best = growth(document), curve(document, None)
+
+    assert drawn
+    assert best
+    gpus, steps = document["plan"]["gpus"], document["plan"]["overLoad"]
+    last = steps[-1]
+    chosen = drawn.points[-1]
+    assert (chosen.kind, chosen.title) == ("chosen", f"the plan: {gpus} GPUs for 20.0 requests/s")
+    assert (chosen.x, chosen.y) == (
+        round(100 * 20 / last["requestsPerSecond"], 2),
+        100 - round(100 * gpus / last["gpus"], 2),
+    )
+    assert len(drawn.lines) == 2 * last["replicas"]
+    assert [row.planned for row in drawn.rows].count(True) == 1
+    assert drawn.price == "price in H100s"
+    assert [point.kind for point in best.points].count("chosen") == 1
+
+
+def test_a_plan_in_more_instances_than_carry_the_load_is_marked_among_the_layouts() -> None:
+    (document,) = json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"]
+    document["explanation"]["candidates"] = []
+
+    best = curve(document, None)
+
+    assert best
+    assert len(best.points) == len(document["plan"]["overSpeed"])
+    assert best.points[-1].kind == "chosen"
 
 
 def test_what_is_shown_is_that_number(llama: tuple[dict[str, Any], Read]) -> None:

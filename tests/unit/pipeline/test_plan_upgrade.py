@@ -11,9 +11,9 @@ from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.gpus import GpuPrice, PriceBasis
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.assembly import plan_serving, record_of
-from shardwright.pipeline.plan_upgrade import GAIN_MIN, PAUSE, improve, is_due
+from shardwright.pipeline.plan_upgrade import PAUSE, improve, is_due
 from shardwright.pipeline.replanning import Ground, plan_anew
-from shardwright.planning.gain import Better, better
+from shardwright.planning.gain import GAIN_MIN, Better, better
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import DOUBLING_GAIN, Scale

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from shardwright.api.record import PlanRecord
+from shardwright.hardware.nodes import GpuUsage
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline.assembly import bundle_for, plan_serving, record_of
 from shardwright.pipeline.replanning import (
     KEPT,
+    STAYS,
     Held,
     Replanned,
     place_beside,
@@ -853,6 +855,7 @@ def test_a_planned_number_for_which_room_is_missing_is_planned_in_part_and_says_
         ({"budget": {"gpus": 8}}, 8, 0),
         ({"budget": {"gpus": 10}}, 8, 2),
         ({"budget": {"nodes": 1}}, 8, 0),
+        ({"budget": {"nodes": 2}}, 8, 4),
         ({"workload": {"concurrency": 4}}, 1, 0),
         ({"replicas": 0}, 0, 0),
         ({"rollout": {"minGroups": 8}}, 8, 4),
@@ -883,6 +886,24 @@ def test_a_planned_number_grows_with_the_room_and_moves_no_group() -> None:
     assert (grown.placed, grown.record.plan.missing, grown.lacks) == (12, 0, None)
 
 
+def test_a_planned_number_grows_on_no_more_nodes_than_its_budget_has() -> None:
+    found = planned(1, budget={"nodes": 2})
+    assert found.record is not None
+    subject = a_subject(**SIXTY, budget={"nodes": 2})
+    others = [
+        GpuUsage(
+            node=node, resource="nvidia.com/gpu", gpus=6, owner=("other", node), group="other-0"
+        )
+        for node in ("h100-01", "h100-02")
+    ]
+
+    grown = rescaled(subject, found.record, take_stock(subject, h100_facts(3), others))
+
+    assert grown.record is not None
+    assert len({node for group in grown.record.plan.groups for node in group}) == 2
+    assert (grown.placed, grown.record.plan.missing, grown.lacks is None) == (10, 2, False)
+
+
 def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
     record, stopped = planned(1).record, a_subject(**SIXTY, replicas=0)
     assert record is not None
@@ -891,3 +912,141 @@ def test_an_earlier_plan_of_a_stopped_model_lacks_no_group() -> None:
 
     assert found.record is not None
     assert (found.record.plan.groups, found.record.plan.missing) == ((), 0)
+
+
+ONE_GPU = {"parallelism": {"tensor": 1, "pipeline": 1}}
+
+
+def test_a_model_grows_onto_nodes_of_another_size() -> None:
+    before, after = a_subject(**ONE_GPU, replicas=8), a_subject(**ONE_GPU, replicas=11)
+    kept = plan_of(plan_serving(before, stock(before, [a_node("a")])))
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+
+    plan = plan_of(rescale(after, kept, stock(after, nodes)))
+
+    assert kept.pool == "h100-sxm-80gb-8x-400g"
+    assert plan.groups == (*kept.groups, ("b",), ("b",), ("b",))
+
+
+def test_a_plan_on_nodes_of_two_sizes_goes_on_when_one_size_is_gone() -> None:
+    before, after = a_subject(**ONE_GPU, replicas=10), a_subject(**ONE_GPU, replicas=7)
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+    made = plan_of(plan_serving(before, stock(before, nodes)))
+    kept = replace(made, groups=(("a",),) * 6, layout=replace(made.layout, replicas=6))
+
+    plan = plan_of(rescale(after, kept, stock(after, nodes[:1])))
+
+    assert made.pool == "h100-sxm-80gb"
+    assert sorted(made.groups) == [("a",)] * 6 + [("b",)] * 4
+    assert plan.groups == (("a",),) * 7
+
+
+def test_instances_over_nodes_take_nodes_of_one_size() -> None:
+    subject = a_subject(**LARGE)
+    small = [a_node(f"small-{index}", gpus=4) for index in range(2)]
+
+    apart = plan_serving(subject, stock(subject, [a_node("a"), *small])).outcome
+    whole = plan_of(plan_serving(subject, stock(subject, [a_node("a"), *small, a_node("b")])))
+
+    assert isinstance(apart, NoPlan)
+    assert whole.groups == (("a", "b"),)
+
+
+def test_a_load_that_changes_keeps_pods_whose_nodes_got_others_of_another_size_beside() -> None:
+    before = a_subject(workload={"requestsPerSecond": 20}, replicas=None)
+    after = a_subject(workload={"requestsPerSecond": 50}, replicas=None)
+    nodes = [a_node("a"), a_node("b", gpus=4)]
+    record = a_record_of(before, nodes[:1])
+
+    changed = plan_anew(after, record, replace(ground(after, nodes), same_pods=True)).record
+
+    assert changed is not None
+    held = len(record.plan.groups)
+    assert (changed.plan.pool, changed.plan.groups[:held]) == ("h100-sxm-80gb", record.plan.groups)
+    assert {len(set(changed.plan.groups)), changed.plan.max_sequences} == {
+        2,
+        record.plan.max_sequences,
+    }
+
+
+PRICED = "shardwright.io/gpu-hour-price"
+CHEAPEST = {"objective": {"optimizeFor": "Throughput"}}
+
+
+def priced_nodes(price: str, count: int = 2, network_gbps: int = 200) -> list[dict[str, Any]]:
+    return [
+        a_node(f"{network_gbps}-{index}", network_gbps=network_gbps, labels={PRICED: price})
+        for index in range(count)
+    ]
+
+
+def a_rate(requests_per_second: int, **spec: Any) -> Subject:
+    load = {"requestsPerSecond": requests_per_second}
+    return a_subject(**CHEAPEST | {"workload": load} | spec)
+
+
+def after_another_load(edited: Subject, others: list[dict[str, Any]]) -> tuple[Plan, Plan]:
+    """Return the plan for 20 requests a second on nodes at 3 an hour, and what becomes of it while it serves when
+    the spec is edited and other nodes are there.
+    """
+    own = priced_nodes("3", network_gbps=400)
+    before = a_record_of(a_rate(20), own)
+    there = replace(ground(edited, [*own, *others]), same_pods=True)
+    found = plan_anew(edited, before, there).record
+    assert found
+    return before.plan, found.plan
+
+
+@pytest.mark.parametrize(
+    ("price", "stays"), [("3", True), ("2.9", True), ("2.2", True), ("1.9", False)]
+)
+def test_a_load_that_changes_keeps_the_layout_unless_another_is_half_again_as_good(
+    price: str, *, stays: bool
+) -> None:
+    before, after = after_another_load(a_rate(30), priced_nodes(price))
+
+    assert (after.pool == before.pool) is stays
+    assert (set(before.groups) <= set(after.groups)) is stays
+    assert len(after.groups) == 6
+
+
+@pytest.mark.parametrize(("rate", "groups"), [(40, 8), (10, 2)])
+def test_a_plan_that_was_kept_says_what_another_layout_would_bring_and_how_to_get_it(
+    rate: int, groups: int
+) -> None:
+    _, worth = after_another_load(a_rate(rate), priced_nodes("2.4"))
+    _, alike = after_another_load(a_rate(rate), priced_nodes("2.9"))
+
+    stays = f"{groups} x TP1 on {worth.pool}: {STAYS}"
+    assert worth.reasons[0].startswith(f"{stays}; {groups} x TP1 on ")
+    assert worth.reasons[0].endswith(
+        " would be 25% better by Throughput, and spec.replan: Always restarts all groups for it."
+    )
+    assert alike.reasons[0] == f"{stays}."
+
+
+@pytest.mark.parametrize(
+    ("edited", "moves"),
+    [
+        ({"workload": {"requestsPerSecond": 100}}, True),
+        ({"parallelism": {"tensor": 2}}, True),
+        ({"objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 8}}, True),
+        ({"budget": {"gpus": 6}}, False),
+    ],
+    ids=["no room", "another degree", "a limit", "a budget that it keeps"],
+)
+def test_a_layout_that_cannot_carry_the_load_as_the_spec_wants_it_gives_way(
+    edited: dict[str, Any], *, moves: bool
+) -> None:
+    before, after = after_another_load(a_rate(30, **edited), priced_nodes("2.4", 3))
+
+    assert after.carries_load
+    assert (set(before.groups) <= set(after.groups)) is not moves
+
+
+def test_without_pods_that_could_stay_a_load_that_changes_is_planned_as_a_new_one() -> None:
+    edited, own = a_rate(30), priced_nodes("3", network_gbps=400)
+    there = ground(edited, [*own, *priced_nodes("2.4")])
+    found = plan_anew(edited, a_record_of(a_rate(20), own), there)
+    assert found.record
+    assert found.record.plan == plan_of(plan_serving(edited, there.inventory))

@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import SearchSpace
-from shardwright.planning.gain import Comparison, Standing, compare, without_pins
+from shardwright.planning.comparison import Comparison, Standing, compare, without_pins
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor, Request

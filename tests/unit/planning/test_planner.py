@@ -842,3 +842,18 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         "{secretRef: {name: hub-token}}}}'`"
     ) in warning
     assert warnings[1] == warnings[0]
+
+
+@pytest.mark.parametrize(("rate", "gpus"), [(50.0, 16), (None, 8)])
+def test_for_latency_instances_beyond_an_nvlink_domain_halve_the_time_at_a_rate_too(
+    rate: float | None, gpus: int
+) -> None:
+    request = a_request(OptimizeFor.LATENCY)
+    asked = replace(request, workload=replace(request.workload, requests_per_second=rate))
+
+    plan = make_plan(
+        a_model("llama-8b"), an_inventory(a_pool(nodes=8)), asked, vllm_traits()
+    ).outcome
+
+    assert isinstance(plan, Plan)
+    assert plan.layout.gpus == gpus

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.suitability import slice_of
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
@@ -50,18 +51,63 @@ def test_a_slice_may_be_larger() -> None:
     ("tpot_ms", "rate", "told"),
     [
         (3, None, "relax the limit: one request alone exceeds it, too"),
-        (20, None, "relax the limit or lower the concurrency"),
+        (
+            20,
+            None,
+            "relax the limit, lower the concurrency to 30 or use 3 x TP8 on 24 H100-SXM-80GB",
+        ),
         (3, 20.0, "relax the limit: one request alone exceeds it, too"),
-        (20, 20.0, "relax the limit or lower the rate"),
+        (
+            20,
+            4.0,
+            "relax the limit, lower the rate to 2.8 requests a second or use 2 x TP8 on 16 H100-SXM-80GB",
+        ),
+        (20, 20.0, "lower the rate to 2.8 requests a second or use 8 x TP8 on 64 H100-SXM-80GB"),
     ],
 )
-def test_a_lower_load_is_advised_where_a_limit_can_be_met_at_all(
+def test_a_load_and_gpus_that_meet_a_limit_are_advised_where_it_can_be_met_at_all(
     tpot_ms: int, rate: float | None, told: str
 ) -> None:
     request = a_request(tpot_seconds=tpot_ms / 1000)
     offered = replace(request, workload=replace(request.workload, requests_per_second=rate))
 
     assert remedy("llama-70b", WIDE, 8, offered) == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "helps"),
+    [
+        ({"ttft_seconds": 0.2, "rate": 8.0}, {"rate": 0.62}),
+        ({"ttft_seconds": 0.2, "rate": 8.0}, {"nodes": 13}),
+        ({"tpot_seconds": 0.02, "rate": 20.0}, {"rate": 2.8}),
+        ({"tpot_seconds": 0.02, "rate": 20.0}, {"nodes": 8}),
+        ({"tpot_seconds": 0.02}, {"concurrency": 30}),
+        ({"tpot_seconds": 0.02}, {"nodes": 3}),
+    ],
+)
+def test_what_is_advised_against_a_limit_has_a_plan(
+    asked: dict[str, Any], helps: dict[str, Any]
+) -> None:
+    assert not isinstance(answered(**asked), Plan)
+    assert isinstance(answered(**{**asked, **helps}), Plan)
+
+
+def answered(*, nodes: int = 1, rate: float | None = None, **more: Any) -> Plan | NoPlan:
+    request = a_request(**more)
+    offered = replace(request, workload=replace(request.workload, requests_per_second=rate))
+    pools = an_inventory(a_pool(WIDE, nodes=nodes))
+    return make_plan(a_model("llama-70b"), pools, offered, vllm_traits()).outcome
+
+
+def test_a_queue_that_grows_without_end_is_no_matter_of_the_limit() -> None:
+    outcome = answered(ttft_seconds=0.2, rate=8.0)
+
+    assert isinstance(outcome, NoPlan)
+    assert outcome.problem.sentence() == (
+        "spec.objective.ttftMilliseconds: time to first token that grows without end must be at "
+        "most 200 ms, 6.62 of 8 requests a second are served; closest is TP2·PP2 on h100-sxm-80gb; "
+        "lower the rate to 0.62 requests a second or use 13 x TP8 on 104 H100-SXM-80GB"
+    )
 
 
 def test_requests_may_be_as_long_as_the_cache_holds() -> None:

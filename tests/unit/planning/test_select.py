@@ -25,6 +25,7 @@ from shardwright.planning.select import (
     runners_up,
 )
 from shardwright.planning.select import select as select_by
+from tests.support.builders_nodes import a_node, inventory_of
 from tests.support.builders_plan import a_pool, a_request, an_inventory
 
 POOL = a_pool(nodes=2, name="pool")
@@ -142,6 +143,17 @@ def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together(
     ]
 
     assert _best(LATENCY, *verdicts) == FOUR
+
+
+@pytest.mark.parametrize(("share", "gpus"), [(0.49, 16), (0.51, 8)])
+def test_latency_takes_more_gpus_than_an_nvlink_domain_only_where_they_halve_the_time(
+    share: float, gpus: int
+) -> None:
+    eight, sixteen = Layout(tensor=8), Layout(tensor=8, replicas=2)
+    one = _verdict(eight, _estimate(ttft=0.1, tpot=0.01))
+    two = _verdict(sixteen, _estimate(ttft=0.1 * share, tpot=0.01 * share))
+
+    assert _best(LATENCY, one, two).gpus == gpus
 
 
 def test_latency_without_more_gpus_is_the_least_time() -> None:
@@ -457,3 +469,14 @@ def test_runners_up_show_every_other_kind_of_cut_before_more_of_one_kind() -> No
     assert [one.candidate.layout for one in ranked] == [FOUR, TWO, eight, deeper, replicas]
     assert [one.candidate.layout for one in runners_up(ranked, 3)] == [TWO, deeper, replicas]
     assert [one.candidate.layout for one in runners_up(ranked, 4)] == [TWO, eight, deeper, replicas]
+
+
+def test_gpus_that_are_left_on_a_board_are_those_of_its_own_node() -> None:
+    (pool,) = inventory_of(a_node("a"), a_node("b", gpus=4)).joined
+    layout = Layout(tensor=3, replicas=3)
+    candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
+    scale = Scale.of(a_request(), an_inventory(pool))
+
+    # One on the board of four, which it takes whole; two on less than half of eight each.
+    assert candidate.placement.groups == (("b",), ("a",), ("a",))
+    assert scale.stranded(candidate) == 1

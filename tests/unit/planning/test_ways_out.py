@@ -12,7 +12,7 @@ from shardwright.planning.report import Lack, NoPlan, Plan, WaysOut
 from shardwright.planning.ways_out import MODELS_TRIED, Holder, ways_out
 from shardwright.reporting.explanation import explain
 from shardwright.resolving.subject import Subject
-from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_nodes import a_node, h100_nodes, inventory_of
 from tests.support.builders_plan import a_pool, an_inventory, an_nvl72_pool
 from tests.support.builders_subject import LARGE, a_subject, advised, stock
 
@@ -129,3 +129,19 @@ def test_a_plan_of_somebody_who_set_nothing_is_left_as_it_is() -> None:
     subject = a_subject(model=LARGE["model"])
 
     assert advised(subject, h100_nodes(2)) == plan_serving(subject, stock(subject, h100_nodes(2)))
+
+
+def test_more_nodes_of_a_family_are_as_its_largest() -> None:
+    inventory = inventory_of(a_node("a"), a_node("b", gpus=4))
+
+    found = ways_out(lack(1, 2), inventory, Room(3))
+
+    assert found == WaysOut(pool="h100-sxm-80gb-8x-400g", more_nodes=1)
+
+
+def test_who_gives_way_may_stand_on_any_node_of_a_family() -> None:
+    inventory = inventory_of(a_node("a"), a_node("b", gpus=4)).without({"b": 4})
+    wanted = Lack(pool=POOL, gpus_per_node=4, missing_nodes=1, nodes=1)
+    small = Holder(name="small", priority=0, gpus={"b": 4})
+
+    assert ways_out(wanted, inventory, Room(2), [small]).moved == "small"

@@ -213,13 +213,14 @@ class TestStages:
         assert outcome(published) == ("PlanOnly", "")
         assert (published.known, published.kept) == (True, None)
 
-    def test_a_scheduler_that_cannot_be_told_of_groups_starts_nothing(self) -> None:
+    def test_a_scheduler_that_is_not_there_is_found_before_a_plan_keeps_gpus(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.scheduler_problem = Problem(
             code="SchedulerUnavailable", what="Coscheduling", limit="is not here"
         )
-        assert outcome(operator.reconcile()) == ("SchedulerUnavailable", "Stalled")
-        assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
+        published = operator.reconcile()
+        assert outcome(published) == ("SchedulerUnavailable", "Stalled")
+        assert (operator.written, operator.asked, published.kept) == ([], [], None)
 
     def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)

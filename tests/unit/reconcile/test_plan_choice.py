@@ -50,6 +50,22 @@ def test_a_plan_that_the_cluster_cannot_start_is_made_anew_before_any_of_its_gro
     assert choose(a_record(), wanted(), state) is PlanChoice.REPLAN
 
 
+@pytest.mark.parametrize("deploy", [False, True])
+@pytest.mark.parametrize(
+    ("replan", "begun", "choice"),
+    [
+        (Replan.WHEN_INVALID, False, PlanChoice.REPLAN),
+        (Replan.NEVER, False, PlanChoice.KEEP),
+        (Replan.WHEN_INVALID, True, PlanChoice.KEEP),
+    ],
+)
+def test_a_plan_without_what_the_cluster_has_by_now_is_made_anew_before_a_group_stands(
+    choice: PlanChoice, replan: Replan, *, begun: bool, deploy: bool
+) -> None:
+    state = RecordState(leaving=False, begun=begun, surpassed=True)
+    assert choose(a_record(), wanted(replan, deploy=deploy), state) is choice
+
+
 def test_a_plan_of_the_same_question_stands() -> None:
     assert choose(a_record(), wanted(), RecordState(leaving=False)) is PlanChoice.KEEP
 

@@ -84,10 +84,10 @@ def test_a_load_that_changes_adds_or_drops_groups_and_restarts_none(
 
 
 def test_groups_restart_for_requests_that_their_engines_would_refuse() -> None:
-    operator = a_served_model()
+    operator = a_served_model(workload={"requestsPerSecond": 20, "maxModelLen": 4096})
     before = pods(operator)
 
-    after = changed(operator, workload={"requestsPerSecond": 4, "inputTokens": 60_000})
+    after = changed(operator, workload={"requestsPerSecond": 4, "inputTokens": 6_000})
 
     assert before.items().isdisjoint(after.items())
 

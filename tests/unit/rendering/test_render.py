@@ -845,6 +845,7 @@ def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
         "gpu_price",
         "host_cache",
         "numbers",
+        "replica_rate",
         "replica_requests",
         "uncounted",
     )  # absent where they say nothing

@@ -18,7 +18,7 @@ from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.shortfall import Missed
 from shardwright.units import GIB
-from tests.support.builders_nodes import a_node
+from tests.support.builders_nodes import a_node, inventory_of
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
     a_refusal,
@@ -495,3 +495,18 @@ def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_othe
     assert said == (
         "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other stages"
     )
+
+
+def test_each_node_is_drawn_with_the_gpus_that_it_has() -> None:
+    inventory = inventory_of(a_node("a"), a_node("b", gpus=4))
+    plan = a_reported_plan(
+        layout=Layout(tensor=2, replicas=2),
+        groups=(("a",), ("b",)),
+        nodes_per_replica=1,
+        gpus_per_node=2,
+        pool="h100-sxm-80gb",
+    )
+
+    drawn = explain(a_report(plan), inventory=inventory).nodes
+
+    assert [len(node.stages) for node in drawn] == [8, 4]

@@ -1,0 +1,63 @@
+"""One question, one answer: the command line's document and the operator's status say the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwright.api.published import plan_status
+from shardwright.api.record import PlanRecord, decode, encode
+from shardwright.pipeline.documents import plan_document
+from shardwright.pipeline.replanning import Replanned
+from tests.property.test_left_out_laws import FLEETS, MODELS, Nodes, a_spec, is_taken, own_fields
+from tests.support.builders_subject import advised
+from tests.support.desk import Desk
+
+COSTLY: Mapping[str, Any] = {"parallelism.pipeline": 2}
+LOADS: tuple[Mapping[str, Any], ...] = (
+    {"concurrency": 4},
+    {"concurrency": 300},
+    {"requestsPerSecond": 9.0},
+    {"requestsPerSecond": 900.0},
+)
+
+
+def _shown(answer: Replanned) -> dict[str, Any]:
+    """Return status.plan of an answer, as a later look reads it from the plan of record."""
+    if answer.record is None:
+        return plan_status(answer.report)
+    kept = decode(encode(answer.record))
+    assert isinstance(kept, PlanRecord)
+    assert plan_status(kept.report()) == plan_status(answer.report)
+    return plan_status(kept.report())
+
+
+def _answers(
+    model: str, own: Mapping[str, Any], load: Mapping[str, Any], nodes: Nodes
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    desk = Desk(nodes)
+    key = desk.add("asked", **{**a_spec(model, own), "workload": load})
+    printed = plan_document(desk.subject(key), advised(desk.subject(key), nodes))["plan"]
+    return printed, _shown(desk.ask(key))
+
+
+@given(
+    st.sampled_from(MODELS),
+    st.sampled_from(sorted(FLEETS)),
+    own_fields.filter(is_taken),
+    st.sampled_from(LOADS),
+)
+def test_the_operator_shows_what_plan_prints(
+    model: str, fleet: str, own: Mapping[str, Any], load: Mapping[str, Any]
+) -> None:
+    printed, shown = _answers(model, own, load, FLEETS[fleet])
+
+    assert shown == printed
+
+
+def test_the_operator_says_what_a_field_of_the_users_own_costs() -> None:
+    printed, shown = _answers(MODELS[0], COSTLY, LOADS[0], FLEETS["H100"])
+
+    assert [item["fields"] for item in shown["without"]] == [["spec.parallelism.pipeline"]]
+    assert shown == printed
