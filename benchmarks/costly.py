@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from shardwright.controller.ipc import Failed, QuestionBudget
+from shardwright.controller.budget import Failed, QuestionBudget
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority

@@ -26,7 +26,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from shardwright.controller.ipc import Failed, QuestionBudget
+from shardwright.controller.budget import Failed, QuestionBudget
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority

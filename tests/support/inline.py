@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from shardwright.controller.ipc import Failed
+from shardwright.controller.budget import Failed
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
 from shardwright.reconcile.planner_work import Work

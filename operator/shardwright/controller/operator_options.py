@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from shardwright.cluster.calls import RequestLimits
 from shardwright.cluster.leases import LeaseTimings, unique_holder
-from shardwright.controller.ipc import QuestionBudget
+from shardwright.controller.budget import QuestionBudget
 from shardwright.units import MIB
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import Settings, read_settings
+from shardwright.controller.budget import Failed, config_too_costly, plan_too_costly
 from shardwright.controller.cluster_cache import ClusterCache, base_key
 from shardwright.controller.fair_lock import FairLock
 from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.full_objects import ReadFull, ResolveCache, as_it_is, key_beside
 from shardwright.controller.full_objects import Resolution as Resolved
-from shardwright.controller.ipc import Failed, config_too_costly, plan_too_costly
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Answerer, Memo
 from shardwright.controller.queue import Key, Priority

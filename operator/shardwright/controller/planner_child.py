@@ -13,13 +13,8 @@ import traceback
 from time import process_time
 from typing import Any, Final
 
-from shardwright.controller.ipc import (
-    QuestionFault,
-    Reply,
-    SharedValues,
-    read_message,
-    write_message,
-)
+from shardwright.controller.budget import QuestionFault
+from shardwright.controller.ipc import Reply, SharedValues, read_message, write_message
 from shardwright.controller.process_settings import keep_answering
 from shardwright.reconcile.planner_work import Work
 

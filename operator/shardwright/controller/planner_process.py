@@ -16,16 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.fair_lock import FairLock
-from shardwright.controller.ipc import (
-    Failed,
-    QuestionBudget,
-    QuestionFault,
-    Reply,
-    SharedValues,
-    read_message,
-    write_message,
-)
+from shardwright.controller.ipc import Reply, SharedValues, read_message, write_message
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.reconcile.planner_work import Work

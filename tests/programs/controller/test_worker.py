@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.controller.ipc import Failed, QuestionBudget, QuestionFault
+from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess, WorkError
 from shardwright.controller.queue import Priority
@@ -166,7 +166,7 @@ import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.planner_process import Memo, PlannerProcess
-from shardwright.controller.ipc import QuestionBudget
+from shardwright.controller.budget import QuestionBudget
 from tests.support.works import Pid
 
 async def main():

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
-from shardwright.controller.ipc import Failed
+from shardwright.controller.budget import Failed
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
