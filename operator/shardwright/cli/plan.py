@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
 _WITHOUT_OPERATOR: Final = (
-    "docs/howto/without-the-operator.md says how to make it if no operator does"
+    "docs/howto/migrating.md says how to make it if no operator does"
 )
 
 _PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
