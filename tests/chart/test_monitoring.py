@@ -21,10 +21,7 @@ from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_dep
 
 CRDS = ROOT / "tests" / "data" / "prometheus_operator"
 MONITORS = "/apis/monitoring.coreos.com/v1"
-PAGE = "".join(
-    (ROOT / "docs" / "howto" / f"{name}.md").read_text()
-    for name in ("monitoring", "who-may-read-metrics")
-)
+PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text()
 
 
 @pytest.fixture(scope="module")

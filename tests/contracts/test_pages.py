@@ -34,7 +34,7 @@ NAMES_OF_TESTS = (
 GENERATED = {f"docs/{name}" for name in pages()} | {"charts/shardwright/README.md"}
 LONG = {
     "CHANGELOG.md": "a log",
-    "SECURITY.md": "one table of findings and threats, each row with its test",
+    "SECURITY.md": "two pages of print: who is trusted, and what the operator's token is worth",
     "docs/reasons.md": (
         "a dictionary: one paragraph of eight lines at most for each word, held to the code "
         "by test_reasons.py"

@@ -1,17 +1,17 @@
-"""The page on security names tests: each of them exists, under the name that it has, and every
-finding has its row.
+"""What has been tried against the operator names tests: each of them exists, and no finding and no
+threat is left without one.
 """
 
 import re
 
 from tests.support.builders_chart import ROOT
-
-PAGE = (ROOT / "SECURITY.md").read_text()
-NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+from tests.support.reference_security import TRIED
 
 
-def test_every_test_that_the_page_names_exists() -> None:
-    named = NAMED.findall(PAGE)
+def test_every_test_that_the_report_names_exists() -> None:
+    named = [
+        test.split("::") for rows in TRIED.values() for row in rows for test in row.get("tests", [])
+    ]
     missing = [
         f"{file}::{name}"
         for file, name in named
@@ -24,10 +24,10 @@ def test_every_test_that_the_page_names_exists() -> None:
     assert missing == []
 
 
-def test_every_finding_and_every_threat_has_a_row_with_a_test() -> None:
-    rows = [line for line in PAGE.splitlines() if re.match(r"\| [ST]\d", line)]
+def test_every_finding_and_every_threat_is_there_with_a_test() -> None:
+    rows = [*TRIED["findings"], *TRIED["threats"]]
 
-    assert [row.split()[1] for row in rows] == [f"S{number}" for number in range(1, 18)] + [
+    assert [row["id"] for row in rows] == [f"S{number}" for number in range(1, 18)] + [
         f"T{number}" for number in range(1, 25)
     ]
-    assert [row for row in rows if not NAMED.search(row)] == []
+    assert [row["id"] for row in rows if not row.get("tests")] == []

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import LARGE, SMALL, Models
+from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
@@ -27,7 +26,6 @@ H100 = "h100-8x-dell-xe9680"
 POOL = "example.com/pool"
 MAX_NODES = 3
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-WHOLE_NODE: dict[str, Any] = {"model": SMALL, "parallelism": {"tensor": 8, "pipeline": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -164,47 +162,3 @@ def _pins(models: Models, name: str) -> list[str]:
     terms = _terms(models.get("StatefulSet", name)["spec"]["template"])
     assert all("matchFields" in term for term in terms), terms
     return sorted(term["matchFields"][0]["values"][0] for term in terms)
-
-
-def test_waiting_models_book_existing_nodes_first_and_no_more_than_the_pool_can_have(
-    models: Models, autoscaler: Autoscaler, fleet: Fleet
-) -> None:
-    (there,) = fleet(H100, 1, "fixed")
-    models.create("fixed", **WHOLE_NODE)
-    models.wait_ready("fixed", timeout=60)
-    assert planned(models, "fixed") == [there]
-
-    models.create("large", LARGE)
-    autoscaler.wait_for_pods(2)
-    models.create("small", **WHOLE_NODE)
-    autoscaler.wait_for_pods(3)
-    models.create("late", **WHOLE_NODE)
-    models.wait_reason("late", "InsufficientCapacity")
-    assert [planned(models, name) for name in ("large", "small")] == [
-        ["~spot-0", "~spot-1"],
-        ["~spot-2"],
-    ]
-
-    models.delete("ShardedModel", "small")
-    autoscaler.wait_for_pods(3)
-    wait_for(lambda: planned(models, "late") == ["~spot-2"], 30, "the last node to go to who waits")
-    autoscaler.add(MAX_NODES)
-    for name in ("large", "late"):
-        models.wait_ready(name, timeout=60)
-    assert sorted(planned(models, "large") + planned(models, "late")) == sorted(autoscaler.made)
-
-
-def test_nodes_that_do_not_come_are_said_so_their_booking_ends_and_they_are_still_welcome(
-    models: Models, autoscaler: Autoscaler
-) -> None:
-    models.create("patient", LARGE)
-    autoscaler.wait_for_pods(2)
-    models.wait_reason("patient", "NodesDidNotCome", timeout=60)
-
-    autoscaler.add(2)
-    models.wait_ready("patient", timeout=60)
-    wait_for(
-        lambda: planned(models, "patient") == sorted(autoscaler.made),
-        30,
-        "the record to name both nodes",
-    )

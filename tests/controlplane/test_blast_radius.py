@@ -28,12 +28,9 @@ KEPT = "example.com/kept"
 Fault = Callable[[ControlPlane, str], None]
 
 
-def taint(key: str) -> Fault:
-    def fault(control_plane: ControlPlane, node: str) -> None:
-        taints = [{"key": key, "effect": "NoSchedule"}]
-        control_plane.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
-
-    return fault
+def drain(control_plane: ControlPlane, node: str) -> None:
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    control_plane.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
 
 
 def relabel(control_plane: ControlPlane, node: str) -> None:
@@ -42,18 +39,9 @@ def relabel(control_plane: ControlPlane, node: str) -> None:
     )
 
 
-def lose_a_gpu(control_plane: ControlPlane, node: str) -> None:
-    control_plane.api.patch(
-        f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}
-    )
-
-
 FAULTS: dict[str, Fault] = {
     "deleted": lambda control_plane, node: control_plane.nodes.delete(node),
-    "drained by Karpenter": taint("karpenter.sh/disrupted"),
-    "drained by cluster-autoscaler": taint("ToBeDeletedByClusterAutoscaler"),
-    "cordoned and drained": lambda control_plane, node: control_plane.nodes.cordon(node),
-    "a GPU less": lose_a_gpu,
+    "drained by Karpenter": drain,
 }
 
 
@@ -118,126 +106,11 @@ def test_a_node_that_is_relabelled_under_running_groups_moves_none(
     assert uids_by_group(models) == {group: before[group] for group in ("llama-0", "llama-1")}
 
 
-@pytest.mark.parametrize(
-    ("mistake", "reason"),
-    [
-        ({"model": {"id": "nobody/knows-it"}}, "ModelUnknown"),
-        (
-            {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]}},
-            "InvalidSpec",
-        ),
-    ],
-    ids=["unknown", "not admitted"],
-)
-def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarted_as_it_was(
-    models: Models, fleet: Fleet, control_plane: ControlPlane, mistake: Manifest, reason: str
-) -> None:
-    fleet(H100, 4)
-    models.create("large", LARGE, replicas=2)
-    models.wait_ready("large")
-    before = uids_by_group(models)
-    template = models.get("StatefulSet", "large-1")["spec"]["template"]
-
-    models.change("large", **mistake)
-    models.wait_reason("large", reason)
-    control_plane.pods.crash(models.namespace, "large-1-1", exit_code=1)
-
-    wait_for(lambda: restarted(models, before, "large-1"), 60, "two new pods that serve")
-    assert uids_by_group(models)["large-0"] == before["large-0"]
-    assert models.get("StatefulSet", "large-1")["spec"]["template"] == template
-    assert models.condition("large")["reason"] == reason
-
-
 def restarted(models: Models, before: dict[str, set[str]], group: str) -> bool:
     """Return whether a group of two pods has others than before, and they serve."""
     pods = [pod for pod in models.pods() if group_of(pod) == group]
     new = before[group].isdisjoint(pod["metadata"]["uid"] for pod in pods)
     return new and len(pods) == 2 and all(is_ready(pod) for pod in pods)
-
-
-def test_a_pod_that_hangs_in_its_end_on_a_node_that_answers_holds_its_group_for_minutes_only(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 4)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    stuck = models.get("Pod", "large-0-1")["spec"]["nodeName"]
-    models.patch("Pod", "large-0-1", {"metadata": {"finalizers": [KEPT]}})
-    control_plane.pods.crash(models.namespace, "large-0-0", exit_code=1)
-
-    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 90, "the next generation")
-    (group,) = models.wait_ready("large")["status"]["groups"]
-    assert (group["name"], stuck in group["nodes"]) == ("large-0-g1", False)
-    degraded = models.condition("large", "Degraded")
-    assert (degraded["status"], degraded["reason"], stuck in degraded["message"]) == (
-        "True",
-        "NodeLost",
-        True,
-    )
-
-    models.patch("Pod", "large-0-1", {"metadata": {"finalizers": None}})
-    wait_for(lambda: models.find("Pod", "large-0-1") is None, 30, "the pod to be gone")
-    wait_for(
-        lambda: models.condition("large", "Degraded")["status"] == "False",
-        60,
-        "nothing to be said of the node any more",
-    )
-
-
-def test_a_service_that_is_refused_keeps_no_broken_group_from_its_restart(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    before = uids_by_group(models)
-    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=services=0")
-    models.delete("Service", "large")
-    assert "exceeded quota" in models.wait_reason("large", "ObjectRefused")["message"]
-
-    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
-    assert models.find("Service", "large") is None
-
-    control_plane.kubectl("delete", "quota", "none", "-n", models.namespace)
-    models.wait_ready("large", timeout=90)
-
-
-def test_a_pod_of_somebody_else_with_our_labels_and_a_forged_owner_changes_a_condition_only(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    before, ours = models.uids(), models.get("Pod", "large-0-1")
-    owner = {
-        **ours["metadata"]["ownerReferences"][0],
-        "uid": "00000000-0000-0000-0000-000000000000",
-    }
-    forged = {
-        "name": "large-0-2",
-        "labels": ours["metadata"]["labels"],
-        "ownerReferences": [owner],
-        "finalizers": [KEPT],
-    }
-    container = {"name": "theirs", "image": "theirs"}
-    models.post(
-        "Pod", {"metadata": forged, "spec": {"containers": [container], "schedulerName": "nobody"}}
-    )
-
-    wait_for(
-        lambda: models.condition("large", "ForeignPods")["status"] == "True", 30, "ForeignPods"
-    )
-    assert "large-0-2" in models.condition("large", "ForeignPods")["message"]
-    assert models.condition("large")["status"] == "True"
-    models.patch("Pod", "large-0-2", {"metadata": {"finalizers": None}})
-    wait_for(
-        lambda: models.condition("large", "ForeignPods")["status"] == "False",
-        60,
-        "its end, which the collector brings about",
-    )
-    assert models.uids() == before
-    assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
 
 
 def test_pods_of_a_model_that_runs_which_a_quota_keeps_out_are_said_in_its_words_until_it_goes(
@@ -344,41 +217,6 @@ def is_refused(control_plane: ControlPlane, namespace: str) -> bool:
     except ApiError as error:
         return "dead.example.com" in error.message
     return False
-
-
-def test_a_paused_model_says_that_its_plan_has_lost_a_node(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("llama", **WHOLE_NODE)
-    (node,) = models.wait_ready("llama")["status"]["plan"]["placement"]["nodes"]
-    models.change("llama", paused=True)
-    wait_for(lambda: models.condition("llama"), 30, "the change to be seen")
-
-    control_plane.nodes.delete(node)
-    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 30, "PlanStale")
-    assert node in models.condition("llama", "PlanStale")["message"]
-
-
-def test_gpus_that_two_plans_have_been_shown_are_given_to_one_of_them(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 1)
-    for name in ("one", "two"):
-        models.create(name, mode="PlanOnly", **WHOLE_NODE)
-        models.wait_reason(name, "PlanOnly")
-    for name in ("one", "two"):
-        models.change(name, mode="Deploy")
-
-    wait_for(
-        lambda: (
-            {models.condition(name)["reason"] for name in ("one", "two")}
-            == {"Serving", "InsufficientCapacity"}
-        ),
-        60,
-        "both",
-    )
-    assert len(models.pods()) == 1
 
 
 def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(

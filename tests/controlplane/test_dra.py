@@ -17,7 +17,6 @@ from tests.harness.gpu_devices import (
     DRA,
     DRIVER,
     H100,
-    a_device,
     a_device_class,
     a_mig_device,
     a_slice,
@@ -219,22 +218,6 @@ def test_gpus_that_others_claim_are_not_planned_and_are_when_they_come_free(
         wait_for(lambda: not models.pods()[1:], 60, "the pods of the small model to go")
         assert models.all("StatefulSet") == []
     models.wait_ready("large")
-
-
-@pytest.mark.usefixtures("nodes")
-def test_a_device_with_a_taint_and_a_node_of_two_products_are_left_out(
-    models: Models, control_plane: ControlPlane, nodes: list[str]
-) -> None:
-    lost = a_device(0, taint=("gpu.nvidia.com/gpu-lost", "NoSchedule"))
-    mixed = a_slice(nodes[0], [a_device(0), a_device(1, "NVIDIA L4")])
-    seven = a_slice(nodes[1], [lost, *(a_device(minor) for minor in range(1, 8))])
-    with gpu_devices(control_plane, [seven, mixed], a_device_class(RESOURCE)):
-        models.create("small", SMALL, **ONE_GPU)
-        plan = models.wait_ready("small")["status"]["plan"]
-        assert plan["placement"]["nodes"] == [nodes[1]]
-        ((node, devices),) = allocated(models).items()
-        assert (node, len(devices), "gpu-0" in devices) == (nodes[1], 1, False)
-        models.delete("ShardedModel", "small")
 
 
 @pytest.mark.usefixtures("nodes")

@@ -10,7 +10,6 @@ import pytest
 
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
-from tests.harness.stages import STOP_AFTER
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, SMALL, Models
 from tests.support.operator import OperatorProcess
@@ -48,33 +47,6 @@ def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_t
     }
 
 
-def test_the_record_of_the_plan_is_written_before_any_pod(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 1)
-    models.create("llama")
-    models.wait_ready("llama")
-
-    record = int(models.get("ConfigMap", "llama-plan")["metadata"]["resourceVersion"])
-    assert record < min(int(pod["metadata"]["resourceVersion"]) for pod in models.pods())
-
-
-def test_a_changed_spec_takes_the_group_through_zero(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    before = models.uids()
-
-    models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-    models.wait_ready("large")
-
-    assert before.isdisjoint(models.uids())
-    hashes = {pod["metadata"]["labels"]["shardwright.io/template-hash"] for pod in models.pods()}
-    assert len(hashes) == 1
-    assert all(
-        {"name": "NCCL_DEBUG", "value": "INFO"} in pod["spec"]["containers"][0]["env"]
-        for pod in models.pods()
-    )
-
-
 def test_a_crashed_rank_restarts_the_whole_group_and_status_remembers_why(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
@@ -99,97 +71,6 @@ def test_a_crashed_rank_restarts_the_whole_group_and_status_remembers_why(
     models.wait_events("GroupFailed")
 
 
-def test_a_deleted_rank_restarts_the_whole_group(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    before = models.uids()
-
-    models.delete("Pod", "large-0-1")
-    wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
-    )
-    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
-
-
-def test_a_broken_group_does_not_wait_for_the_long_grace_of_its_pods(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    models.patch("Pod", "large-0-0", {"metadata": {"annotations": {STOP_AFTER: "600s"}}})
-    before = models.uids()
-
-    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: _short_grace(models, "large-0-0"), 15, "a short grace")
-
-    wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
-    )
-    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
-
-
-def _short_grace(models: Models, name: str) -> bool:
-    seconds = models.get("Pod", name)["metadata"]["deletionGracePeriodSeconds"]
-    assert 0 < seconds <= 5
-    return True
-
-
-def test_scaling_up_adds_a_group_and_moves_none(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 2)
-    models.create("llama")
-    models.wait_ready("llama")
-    before = models.uids()
-
-    models.change("llama", replicas=2)
-    status = models.wait_ready("llama")["status"]
-    assert status["readyReplicas"] == 2
-    assert before < models.uids()
-
-    models.change("llama", replicas=1)
-    models.wait_ready("llama")
-    wait_for(lambda: models.uids() == before, 30, "the second group to be gone")
-
-
-def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 1)
-    models.create("llama", replicas=3)
-    models.wait_ready("llama")
-    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
-    models.patch("Pod", "llama-0-0", {"metadata": {"annotations": {STOP_AFTER: "15s"}}})
-    control_plane.pods.hang(models.namespace, "llama-0-0")
-    wait_for(
-        lambda: models.condition("llama")["status"] == "False", 30, "a group that is not ready"
-    )
-
-    models.change("llama", replicas=2)
-    models.wait_ready("llama")
-    ends = models.get("Pod", "llama-0-0")
-    assert (
-        ends["metadata"]["deletionGracePeriodSeconds"]
-        == ends["spec"]["terminationGracePeriodSeconds"]
-        > 0
-    )
-    others = {name: before[name] for name in ("llama-1-0", "llama-2-0")}
-    wait_for(
-        lambda: (
-            {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()} == others
-        ),
-        60,
-        "the others alone",
-    )
-
-    models.change("llama", replicas=3)
-    status = models.wait_ready("llama")["status"]
-    assert [group["name"] for group in status["groups"]] == ["llama-0", "llama-1", "llama-2"]
-    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
-    assert {name: now[name] for name in others} == others
-    assert now["llama-0-0"] != before["llama-0-0"]
-
-
 def test_other_claims_of_pods_make_the_group_anew_where_the_api_server_would_refuse_the_change(
     models: Models, fleet: Fleet
 ) -> None:
@@ -209,29 +90,6 @@ def test_other_claims_of_pods_make_the_group_anew_where_the_api_server_would_ref
 
 def _names_are(models: Models, kind: str, *names: str) -> bool:
     return {item["metadata"]["name"] for item in models.all(kind)} == {*names}
-
-
-def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 1)
-    models.create("llama", replicas=0)
-    models.wait_reason("llama", "ScaledToZero")
-    assert models.all("StatefulSet") == []
-    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["gpusPerReplica"] == 1
-
-
-def test_plan_only_shows_the_plan_and_deploys_nothing(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 1)
-    models.create("llama", mode="PlanOnly")
-    models.wait_reason("llama", "PlanOnly")
-
-    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
-    assert [models.all(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")] == [
-        [],
-        [],
-        [],
-    ]
 
 
 def test_a_model_that_is_only_to_be_planned_any_more_is_taken_down_and_keeps_its_plan(
@@ -338,13 +196,6 @@ def tiny_config(layers: int = 16) -> str:
         "tie_word_embeddings": True,
     }
     return json.dumps(config)
-
-
-def test_an_unknown_model_is_stalled_and_says_how_to_make_it_known(models: Models) -> None:
-    models.create("unknown", "nobody/nothing")
-    condition = models.wait_reason("unknown", "ModelUnknown")
-    assert "kubectl create configmap" in condition["message"]
-    assert models.condition("unknown", "Stalled")["status"] == "True"
 
 
 def test_metrics_show_the_plan_and_go_with_the_resource(

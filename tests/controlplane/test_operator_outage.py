@@ -10,7 +10,7 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.fault_proxy import FaultProxy
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import LARGE, Models, lists_of_models
+from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess, install_chart
 
 pytestmark = pytest.mark.controlplane
@@ -37,58 +37,6 @@ def mortal() -> Iterator[ControlPlane]:
     with ControlPlane.start() as running:
         install_chart(running)
         yield running
-
-
-def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
-    chart: ControlPlane, namespace: str, fleet: Fleet, proxy: FaultProxy
-) -> None:
-    fleet(H100, 3)
-    models, listed = Models(chart, namespace), lists_of_models(chart)
-    with OperatorProcess(chart, *ALONE, server=proxy.url) as operator:
-        models.create("large", LARGE)
-        models.create("gone")
-        models.wait_ready("large")
-        models.wait_ready("gone")
-        wait_for(
-            lambda: lists_of_models(chart) >= listed + 2,
-            30,
-            "the lists of its start, which are tried until they work",
-        )
-        before, service, process = (
-            models.uids(),
-            models.get("Service", "large")["metadata"]["uid"],
-            operator.running(),
-        )
-
-        outage = proxy.cut()
-        chart.pods.crash(namespace, "large-0-1", exit_code=1)
-        models.delete("Service", "large")
-        models.delete("ShardedModel", "gone")
-        models.create("late")
-        wait_for(
-            lambda: _restarts(models, "large-0-1") == 1, 30, "the kubelet to restart the engine"
-        )
-        wait_for(
-            lambda: models.find("StatefulSet", "gone-0") is None,
-            60,
-            "the model that was deleted to be collected",
-        )
-        assert models.find("Service", "large") is None
-        assert models.get("StatefulSet", "large-0")["spec"]["replicas"] == 2
-
-        outage.end()
-        wait_for(
-            lambda: models.get("Service", "large")["metadata"]["uid"] != service,
-            90,
-            "another Service",
-        )
-        models.wait_ready("late", timeout=90)
-        wait_for(
-            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3, 60, "all new pods"
-        )
-        assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
-        assert models.find("StatefulSet", "gone-0") is None
-        assert operator.running() == process
 
 
 def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_back(
@@ -157,8 +105,3 @@ def test_a_leader_cut_off_for_long_ends_itself_and_mends_what_failed_after_its_s
             lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods"
         )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
-
-
-def _restarts(models: Models, pod: str) -> int:
-    (status,) = models.get("Pod", pod)["status"]["containerStatuses"]
-    return int(status["restartCount"])

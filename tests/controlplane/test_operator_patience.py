@@ -8,7 +8,7 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models, status_writes
-from tests.support.places import lose, nodes_of, wait_stale, wait_stays
+from tests.support.places import nodes_of, wait_stale, wait_stays
 
 pytestmark = pytest.mark.controlplane
 
@@ -20,20 +20,6 @@ def spare(models: Models, fleet: Fleet) -> Models:
     """The models of a cluster with one node more than LARGE needs."""
     fleet(H100, 3)
     return models
-
-
-def test_a_group_waits_for_a_node_that_does_not_answer_for_a_moment(
-    spare: Models, control_plane: ControlPlane
-) -> None:
-    spare.create("large", LARGE)
-    before = nodes_of(spare)
-
-    lose(spare, control_plane, before[1])
-    wait_stays(spare, before[1])
-    assert spare.condition("large", "PlanStale")["status"] == "False"
-
-    control_plane.nodes.set_ready(before[1])
-    assert sorted(nodes_of(spare)) == sorted(before)
 
 
 def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_nothing(

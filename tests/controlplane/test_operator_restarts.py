@@ -77,29 +77,6 @@ def test_a_changed_template_never_takes_down_two_of_three_groups(
     assert [group["ready"] for group in status["groups"]] == [True, True, True]
 
 
-def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_it_was_away(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    before = models.uids()
-
-    models.annotate("large", restart="2026-01-02T12:00:00Z")
-    wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
-    )
-    wait_for(
-        lambda: "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0],
-        15,
-        "the outage in status",
-    )
-    models.wait_events("Restarting")
-    remembered = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
-    assert remembered["shardwright.io/restarted-for"] == "2026-01-02T12:00:00Z"
-    assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
-
-
 def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_restart(
     models: Models, fleet: Fleet, control_plane: ControlPlane, operator: OperatorProcess
 ) -> None:
@@ -168,26 +145,6 @@ def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_rest
         15,
         "the series to be gone",
     )
-
-
-def test_an_evicted_rank_costs_nothing_of_the_budget(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 2)
-    models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
-    models.wait_ready("large")
-    before = models.uids()
-
-    control_plane.pods.evict_by_kubelet(models.namespace, "large-0-1")
-    wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
-    )
-    group = models.wait_ready("large")["status"]["groups"][0]
-    assert group["restarts"] == 1
-    assert group["lastFailure"]["reason"] in {
-        "Evicted",
-        "PodLost",
-    }  # the StatefulSet controller replaces an evicted pod at once
 
 
 def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_can_end(

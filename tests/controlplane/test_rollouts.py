@@ -2,20 +2,13 @@
 where it does not come up.
 """
 
-from dataclasses import replace
-from itertools import pairwise
-
 import pytest
 
-from shardwright.api.record import PlanRecord, decode
 from shardwright.cli.main import main
-from shardwright.reconcile.record_object import record_object
 from shardwright.rendering.bundle import TEMPLATE_HASH
-from shardwright.rendering.deployment import Owner
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.keys import KEYS
 from tests.support.models import Models
 
 pytestmark = pytest.mark.controlplane
@@ -197,66 +190,3 @@ def test_who_may_edit_a_namespace_may_not_write_revisions(control_plane: Control
         for verb in rule["verbs"]
     }
     assert verbs == {"get", "list", "watch"}
-
-
-def rotate(models: Models, name: str) -> tuple[tuple[str, ...], ...]:
-    """Let the plan of record give each group the nodes of the next one, and return them."""
-    stored, owner = (
-        models.get("ConfigMap", f"{name}-plan"),
-        models.get("ShardedModel", name)["metadata"],
-    )
-    record = decode(stored["data"]["plan.json"])
-    assert isinstance(record, PlanRecord)
-    first, *others = record.plan.groups
-    groups = (*others, first)
-    rotated = replace(record, plan=replace(record.plan, groups=groups), serial=record.serial + 1)
-    content = record_object(
-        Owner(name=name, namespace=models.namespace, uid=owner["uid"]), rotated, KEYS
-    )
-    annotations = {"annotations": content["metadata"]["annotations"]}
-    body = {"metadata": annotations, "data": content["data"]}
-    models.patch("ConfigMap", f"{name}-plan", body)
-    return groups
-
-
-def down(models: Models) -> dict[str, bool]:
-    """Return of each group of one pod that does not serve whether its pod waits for a node."""
-    found, placed = {}, {pod["metadata"]["name"]: pod for pod in models.pods()}
-    for item in models.all("StatefulSet"):
-        name, pod = (item["metadata"]["name"], placed.get(f"{item['metadata']['name']}-0"))
-        conditions = pod["status"].get("conditions") or () if pod else ()
-        ready = {"Ready": "True"}.items() <= {
-            condition["type"]: condition["status"] for condition in conditions
-        }.items()
-        if not (ready and item["spec"]["replicas"]):
-            found[name] = pod is not None and "nodeName" not in pod["spec"]
-    return found
-
-
-def test_groups_that_stand_in_each_others_way_change_places_one_after_another(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet("h100-8x-dell-xe9680", 3)
-    models.create("llama", replicas=3, parallelism={"tensor": 8})
-    models.wait_ready("llama")
-    before, history = pods(models), [down(models)]
-    wanted = dict(
-        zip((f"llama-{group}-0" for group in range(3)), rotate(models, "llama"), strict=True)
-    )
-
-    def moved() -> bool:
-        """Note how all groups are, and return whether each serves on the nodes of the next."""
-        if (now := down(models)) != history[-1]:
-            history.append(now)
-        there = {pod["metadata"]["name"]: (pod["spec"].get("nodeName"),) for pod in models.pods()}
-        return not now and there == wanted
-
-    wait_for(moved, 180, "all groups to change places", interval=0.02)
-
-    assert max(len(groups) for groups in history) == 2
-    for earlier, later in pairwise(history):
-        stopped = later.keys() - earlier.keys()
-        waited = all(earlier[name] or later.get(name, True) for name in earlier)
-        assert not stopped or not earlier or (len(stopped), waited) == (1, True)
-    assert models.wait_ready("llama")["status"]["readyReplicas"] == 3
-    assert {name for name, pod in pods(models).items() if pod == before[name]} == set()

@@ -117,24 +117,6 @@ def test_a_manifest_that_never_names_the_number_leaves_it_to_the_plan_or_to_who_
     assert "replicas" not in models.get("ShardedModel", "llama")["spec"]
 
 
-def test_a_load_that_changes_adds_and_drops_groups_and_restarts_none(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 2)
-    models.create("llama", workload=LOAD)
-    _wait_for_groups(models, 4)
-    before = _pods(models)
-
-    models.change("llama", workload={"requestsPerSecond": 30})
-    _wait_for_groups(models, 6)
-    more = _pods(models)
-    models.change("llama", workload={"requestsPerSecond": 20})
-    _wait_for_groups(models, 4)
-
-    assert more.items() > before.items()
-    assert _pods(models).items() < more.items()
-
-
 def test_an_autoscaler_counts_one_pod_for_each_group(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:

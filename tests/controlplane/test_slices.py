@@ -49,20 +49,6 @@ def test_slices_and_whole_gpus_are_for_those_who_ask_for_them(
     ]
 
 
-def test_who_comes_when_all_slices_are_held_waits_for_one(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet
-) -> None:
-    fleet(MIXED, 1, "cut")
-    models = Models(control_plane, namespace)
-    models.create("first", **A_SLICE)
-    models.wait_ready("first")
-    models.create("second", **A_SLICE)
-    models.wait_reason("second", "InsufficientCapacity")
-
-    models.delete("ShardedModel", "first")
-    models.wait_ready("second")
-
-
 def test_replicas_share_a_gpu_that_is_cut_into_seven(
     control_plane: ControlPlane, namespace: str, fleet: Fleet
 ) -> None:

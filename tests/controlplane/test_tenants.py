@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import cycle
 from typing import Any
 
 import pytest
@@ -94,48 +93,6 @@ def test_whatever_a_tenant_makes_of_a_record_it_is_set_right_and_nothing_that_ru
 
 def _true(condition: Manifest) -> Manifest:
     return condition if condition["status"] == "True" else {}
-
-
-@pytest.mark.parametrize("while_it_is_away", [False, True])
-def test_an_earlier_record_that_is_put_back_brings_no_earlier_plan_back(
-    models: Models,
-    fleet: Fleet,
-    chart: ControlPlane,
-    operator: OperatorProcess,
-    *,
-    while_it_is_away: bool,
-) -> None:
-    del chart
-    fleet(H100, 2)
-    models.create("llama", **A_NODE)
-    models.wait_ready("llama", timeout=90)
-    first = data_of(models, "llama")
-    models.change("llama", replicas=2)
-    wait_for(
-        lambda: models.wait_ready("llama", timeout=90)["status"]["readyReplicas"] == 2,
-        90,
-        "two groups",
-    )
-    second, uids = data_of(models, "llama"), models.uids()
-
-    if while_it_is_away:
-        operator.kill()
-    models.patch("ConfigMap", "llama-plan", {"data": first})
-    if while_it_is_away:
-        operator.start()
-
-    wait_for(
-        lambda: _true(models.condition("llama", "RecordRefused")),
-        60,
-        "the earlier record to be refused",
-    )
-    groups = json.loads(second["plan.json"])["plan"]["groups"]
-    wait_for(
-        lambda: json.loads(data_of(models, "llama")["plan.json"])["plan"]["groups"] == groups,
-        30,
-        "the newest plan",
-    )
-    assert models.uids() == uids
 
 
 def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_namespace(
@@ -275,24 +232,6 @@ def test_who_may_use_no_gpu_holds_none_and_is_told_which_quota_says_so(
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
 
-def test_what_one_model_of_a_namespace_is_promised_another_does_not_get(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
-) -> None:
-    del control_plane
-    fleet(H100, 3)
-    quota(models, "two-nodes", 16)
-    models.create("first", LARGE)
-    models.wait_ready("first", timeout=90)
-    models.create("second", **A_NODE)
-    refused = models.wait_reason("second", "QuotaExceeded", timeout=60)
-    assert (
-        "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised" in refused["message"]
-    )
-
-    models.delete("ShardedModel", "first")
-    models.wait_ready("second", timeout=120)
-
-
 def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: Fleet) -> None:
     most = {"type": "Container", "max": {"nvidia.com/gpu": "4"}}
     models.post("LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}})
@@ -302,41 +241,3 @@ def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: F
 
     assert refused["message"].startswith("LimitRange half allows each container 4 nvidia.com/gpu")
     assert models.all("StatefulSet") == []
-
-
-def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it(
-    models: Models, fleet: Fleet
-) -> None:
-    fleet(H100, 1)
-    models.create("llama", **A_NODE, rollout={"onUpgrade": "Roll"})
-    models.wait_ready("llama")
-    before = models.uids()
-
-    alike = {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}}
-    models.post("LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}})
-    empty = cycle(
-        ({"shardwright.io/restart": ""}, {"shardwright.io/restart": None})
-    )  # either is a reconcile of it, and no restart
-
-    def told() -> bool:
-        """Ask for a reconcile, for the one before may have been sooner than the news of the
-        LimitRange.
-        """
-        models.patch("ShardedModel", "llama", {"metadata": {"annotations": next(empty)}})
-        return bool(models.condition("llama", "RolloutPending")["status"] == "True")
-
-    wait_for(told, 60, "the change to be told of", interval=1)
-    assert models.uids() == before
-
-    models.delete("Pod", "llama-0-0")
-    wait_for(
-        lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"), 90, "another pod"
-    )
-    (pod,) = models.all("Pod")
-    (engine,) = pod["spec"]["containers"]
-    assert engine["resources"]["limits"]["memory"] == engine["resources"]["requests"]["memory"]
-    wait_for(
-        lambda: models.condition("llama", "RolloutPending")["status"] == "False",
-        60,
-        "nothing more to be due",
-    )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
@@ -89,34 +88,3 @@ def test_upgrades_and_downgrades_restart_no_pod_and_the_next_restart_takes_the_r
             "the condition to go",
         )
     models.delete_all("ShardedModel")
-
-
-def test_a_change_that_fails_under_another_release_goes_back_to_the_pods_that_served(
-    chart: ControlPlane, fleet: Fleet, namespace: str, tmp_path: Path
-) -> None:
-    fleet(H100, 1)
-    models, other = Models(chart, namespace), another_release(tmp_path)
-    with OperatorProcess(chart):
-        models.create("llama", rollout={"onFailure": "RollBack"})
-        models.wait_ready("llama")
-        wait_for(
-            lambda: models.get("ShardedModel", "llama")["status"].get("revisions"),
-            30,
-            "what serves to be kept",
-        )
-    good = template_of(models)
-
-    with OperatorProcess(chart, source=other):
-        models.change("llama", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-        wait_for(lambda: template_of(models) not in (None, good), 60, "the change")
-        chart.pods.crash_loop(namespace, "llama-0-0", message="CUDA error")
-        models.wait_reason("llama", "RolledBack", 120)
-        wait_for(lambda: template_of(models) == good, 60, "the pod that served")
-        assert timeout_seconds(models, "llama-0") == 5
-    models.delete_all("ShardedModel")
-
-
-def template_of(models: Models) -> str | None:
-    """Return the hash of the template of the only pod, None while there is none."""
-    found = [pod["metadata"]["labels"][TEMPLATE_HASH] for pod in models.pods()]
-    return found[0] if found else None

@@ -74,51 +74,6 @@ def release(models: Models, control_plane: ControlPlane, node: str) -> None:
     control_plane.api.delete(path, grace_period_seconds=0)
 
 
-def test_a_class_that_does_not_exist_is_named_and_waited_for(
-    models: Models, fleet: Fleet, control_plane: ControlPlane, classes: None
-) -> None:
-    del classes
-    fleet(H100, 1)
-    models.create("small", SMALL, pod={"priorityClassName": "late"})
-
-    refused = models.wait_reason("small", "InvalidSpec", timeout=60)
-    assert refused["message"].startswith(
-        "spec.pod.priorityClassName: PriorityClass late does not exist in this cluster"
-    )
-    assert (models.all("StatefulSet"), models.pods()) == ([], [])
-
-    control_plane.api.create(CLASSES, a_class("late", 1))
-    models.wait_ready("small", timeout=90)
-    assert {pod["spec"]["priorityClassName"] for pod in models.pods()} == {"late"}
-
-
-def test_small_ones_pass_a_large_one_that_waits_and_gpus_go_by_priority_then_by_age(
-    models: Models, fleet: Fleet, control_plane: ControlPlane, classes: None
-) -> None:
-    del classes
-    first, second = fleet(H100, 2)
-    hold(models, first)
-    models.create("large", LARGE)
-    waits = models.wait_reason("large", "InsufficientCapacity", timeout=60)
-    assert "it would fit with 1 more node of " in waits["message"]
-
-    models.create("passes", **A_NODE)
-    models.wait_ready("passes", timeout=90)
-    models.create("older", **A_NODE)
-    models.wait_reason("older", "InsufficientCapacity", timeout=60)
-    models.create("urgent", pod={"priorityClassName": "chat"}, **A_NODE)
-    models.wait_reason("urgent", "InsufficientCapacity", timeout=60)
-
-    release(models, control_plane, first)
-    models.wait_ready("urgent", timeout=90)
-    assert models.condition("older")["reason"] == "InsufficientCapacity"
-
-    models.delete("ShardedModel", "passes")
-    models.wait_ready("older", timeout=90)
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in models.pods()}
-    assert nodes == {"urgent-0-0": first, "older-0-0": second}
-
-
 def test_a_preempted_group_stops_as_a_whole_and_comes_back_when_there_is_room(
     models: Models, fleet: Fleet, control_plane: ControlPlane, classes: None
 ) -> None:

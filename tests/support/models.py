@@ -171,14 +171,3 @@ def status_writes(control_plane: ControlPlane, namespace: str) -> int:
         for event in control_plane.audit_events(OPERATOR_USER)
         if "objectRef" in event
     )
-
-
-def lists_of_models(control_plane: ControlPlane) -> int:
-    """Return how often the operator has listed the models of all namespaces: at its start, then
-    once per full comparison.
-    """
-    return sum(
-        event["verb"] == "list" and event["objectRef"]["resource"] == "shardedmodels"
-        for event in control_plane.audit_events(OPERATOR_USER)
-        if "objectRef" in event
-    )

@@ -12,7 +12,7 @@ from typing import Final
 from shardwright.cli.commands import build_parser
 from shardwright.controller.operator_options import operator_parser
 from shardwright.engines import environment, trtllm, vllm
-from tests.support import reference_resource, reference_vllm
+from tests.support import reference_resource, reference_security, reference_vllm
 from tests.support.wrapping import wrapped
 
 WRITTEN: Final = "<!-- written by `make generate` -->"
@@ -38,12 +38,18 @@ def pages() -> dict[str, str]:
         "reference/operator-flags.md": _page(_flags()),
         "reference/command-options.md": _page(_commands()),
         "environment.md": _page(_environment()),
+        "reference/security-report.md": _page(_security()),
     }
     return {name: wrapped(text) for name, text in written.items()}
 
 
 def _page(lines: Iterator[str]) -> str:
     return "\n".join(lines) + "\n"
+
+
+def _security() -> Iterator[str]:
+    yield from ("# What has been tried against the operator", "", WRITTEN, "")
+    yield from reference_security.lines()
 
 
 def _flags() -> Iterator[str]:

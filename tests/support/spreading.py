@@ -46,7 +46,8 @@ FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/alerts/test_rules.py": 11,
 }
 """What whole files take, seconds of the clock where a file waits and of CPU where it computes.
-Basis: measured, one run on a machine with other work. Only their order matters.
+Basis: measured, one run on a machine with other work; some have fewer tests since. Only their order
+matters.
 """
 
 _WAITING_TEST_SECONDS: Final = 6.0

@@ -1,5 +1,5 @@
 """The upgrade of an API server from Kubernetes 1.36 to 1.37 under a model with gang
-scheduling, as docs/howto/kubernetes-1.37.md has it: on one etcd, with the API servers of both.
+scheduling, as docs/howto/gang-scheduling.md has it: on one etcd, with the API servers of both.
 """
 
 from __future__ import annotations

@@ -63,9 +63,7 @@ from shardwright.resolving.subject import Subject, resolve
 if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
-_WITHOUT_OPERATOR: Final = (
-    "docs/howto/without-the-operator.md says how to make it if no operator does"
-)
+_WITHOUT_OPERATOR: Final = "docs/howto/migrating.md says how to make it if no operator does"
 
 _PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 

@@ -109,7 +109,7 @@ NO_PLACE_ASKED: Final = f"running groups are kept; change the spec, {_RETRY}"
 
 def alpha_groups_sentence() -> str:
     """Return what must be done before Kubernetes is upgraded, if the API of PodGroups goes."""
-    how = "docs/howto/kubernetes-1.37.md says how"
+    how = "docs/howto/gang-scheduling.md says how"
     return (
         f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they "
         f"must go before the upgrade ({how})"

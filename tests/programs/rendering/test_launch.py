@@ -460,6 +460,19 @@ def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(tmp_path: Pa
         )
 
 
+def test_a_script_that_was_started_with_its_signals_ignored_heeds_them(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        rank.prefix = ["env", "--ignore-signal=TERM,INT,HUP,USR1,USR2"]
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        rank.terminate()
+        assert rank.wait() == 0
+        assert rank.log.splitlines()[1:] == [
+            "stub: asked to stop",
+            "shardwright: rank 0: the engine stopped with code 0, as asked",
+        ]
+
+
 def test_a_stop_is_heard_by_the_stub_engine_on_whichever_of_its_threads_it_arrives(
     tmp_path: Path,
 ) -> None:

@@ -136,7 +136,7 @@ def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_p
     assert planned.message == (
         "PodGroups are written as scheduling.k8s.io/v1alpha2, which Kubernetes 1.37 does not "
         "have: they must go before the "
-        "upgrade (docs/howto/kubernetes-1.37.md says how)"
+        "upgrade (docs/howto/gang-scheduling.md says how)"
     )
 
 
