@@ -14,7 +14,7 @@ import pytest
 
 from shardwright.api.conditions import Condition, ConditionType, Reason, set_condition
 from shardwright.api.manifest import read_manifests
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.resource import parse_manifest
 from shardwright.api.rules import RULES
 from shardwright.api.schema import crd, spec_schema, status_schema

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.pipeline.documents import plan_document
 from shardwright.pipeline.replanning import Replanned

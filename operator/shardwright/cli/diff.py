@@ -19,7 +19,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from shardwright import __version__
-from shardwright.api.published import planned_nodes
+from shardwright.api.plan_status import planned_nodes
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.changed_values import FieldChange, changed_values

@@ -10,7 +10,7 @@ from functools import partial
 from math import ceil, inf
 from typing import Any, Final
 
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.settings import Settings
 from shardwright.cli.checkpoints import (
     fetched_for,

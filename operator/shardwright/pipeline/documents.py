@@ -8,7 +8,7 @@ from typing import Any
 
 from shardwright.api.conditions import Reason
 from shardwright.api.group_version import API_VERSION
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Drafter, DraftMethod

@@ -21,7 +21,11 @@ from shardwright.layouts.layout import MOST_REPLICAS, Candidate, EngineTraits
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning import node_storage
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.capabilities import (
+from shardwright.planning.checks import Judge, Verdict, beside_gpus
+from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
+from shardwright.planning.drain import drain_seconds
+from shardwright.planning.held import instance_load
+from shardwright.planning.missed import (
     Answered,
     MissedPlan,
     brought_by,
@@ -29,10 +33,6 @@ from shardwright.planning.capabilities import (
     sentence,
     with_capability,
 )
-from shardwright.planning.checks import Judge, Verdict, beside_gpus
-from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
-from shardwright.planning.drain import drain_seconds
-from shardwright.planning.held import instance_load
 from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
 from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
 from shardwright.planning.numbers import Fewest, More

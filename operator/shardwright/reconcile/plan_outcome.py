@@ -11,8 +11,8 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.pipeline.plan_upgrade import is_due
 from shardwright.pipeline.replanning import Held, Replanned, with_most
-from shardwright.planning.capabilities import missed_by, needed_by
 from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.missed import missed_by, needed_by
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES

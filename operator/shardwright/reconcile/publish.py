@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, Rollback
 from shardwright.engines.versions import is_newer
 from shardwright.engines.vllm.releases import NEWEST_DEFAULT

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import Problem

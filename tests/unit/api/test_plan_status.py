@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.published import ShownPlan, plan_status
+from shardwright.api.plan_status import plan_status
+from shardwright.api.published import ShownPlan
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Loss, LossKind, NoPlan, Report

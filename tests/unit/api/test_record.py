@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.published import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
