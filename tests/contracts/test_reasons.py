@@ -22,11 +22,12 @@ LONGEST_PARAGRAPH = 8  # lines of 120 columns
 
 PASSED_ON = {
     "api/admission.py: code",
+    "api/plan_status.py: item.code",
     "api/rules.py: rule.code",
-    "api/published.py: item.code",
     "modelspec/checkpoint_files.py: code",
     "planning/checks.py: code",
     "planning/engine_limits.py: code",
+    "planning/missed.py: _CODES[found.capability]",
     "planning/no_plan.py: code",
     "planning/shapes.py: code",
 }
@@ -100,6 +101,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
 
 def _words(name: str, tree: ast.Module) -> Iterator[str]:
     yield from _of_keywords(tree, "code")
+    yield from _of_tables(tree)
     yield from _of_arguments(tree)
     yield from _of_loops(tree)
     if name.startswith(
@@ -112,6 +114,26 @@ def _of_keywords(tree: ast.AST, keyword: str) -> Iterator[str]:
     """Yield the texts in the values of a keyword argument: ``code="A" if busy else "B"``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == keyword:
+            yield from _texts(node.value)
+
+
+def _of_tables(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts in the tables of a module that codes are taken from: ``code=TABLE[key]``."""
+    names = {
+        node.value.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword)
+        and node.arg == "code"
+        and isinstance(node.value, ast.Subscript)
+        and isinstance(node.value.value, ast.Name)
+    }
+    for node in tree.body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id in names
+            and node.value is not None
+        ):
             yield from _texts(node.value)
 
 

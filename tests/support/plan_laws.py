@@ -377,7 +377,13 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
             yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
     fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
     alike = new.goes_over_nodes(request) <= old.goes_over_nodes(request)
-    if fewest and alike and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING):
+    cheaper = new.cost < old.cost * (1 - ROUNDING)
+    if (
+        fewest
+        and alike
+        and cheaper
+        and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING)
+    ):
         yield _found("Price", snapshot, new, f"costs less than {_words(old)} at less load")
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.assembly import plan_serving, record_of, without_groups
+from shardwright.pipeline.changed_load import arrangement, as_it_runs
 from shardwright.pipeline.extra_groups import (
     as_placed,
     differences,
@@ -18,20 +19,15 @@ from shardwright.pipeline.extra_groups import (
     places,
     pools_of,
     predicted,
-    told_why,
     with_room,
     without,
 )
-from shardwright.planning.gain import GAIN_MIN, Better, Prospect, better, is_worth_a_move
-from shardwright.planning.phrases import copies
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
-from shardwright.planning.request import Request
-from shardwright.planning.select import Scale
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
-STAYS: Final = "the layout that runs carries the load that has changed, and no group restarts"
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
 
 
@@ -127,7 +123,7 @@ def plan_anew(
     inventory = ground.inventory
     report = planned(subject, inventory)
     if record and ground.same_pods:
-        report = _as_it_runs(subject, record.plan, report, ground)
+        report = as_it_runs(subject, record.plan, report, ground.inventory, moves=ground.moves)
     report = _sufficing(subject, report, ground)
     if isinstance(report.outcome, Plan):
         # Without a record the groups that run are all that is known: a model that lost its record
@@ -144,90 +140,6 @@ def plan_anew(
             ),
         )
     return _recorded(subject, record, report)
-
-
-_LIMITS: Final = (
-    "kv_tokens",
-    "max_model_len",
-    "max_sequences",
-    "max_batched_tokens",
-    "memory_utilization",
-    "host_cache",
-    "draft_tokens",
-    "drain_seconds",
-    "disk_bytes",
-)
-"""Fields of a plan that its engines are started with."""
-
-
-def _as_it_runs(subject: Subject, plan: Plan, report: Report, ground: Ground) -> Report:
-    """Return the report with the layout of ``plan`` and the limits that its engines run with, in
-    the number of groups that is planned for these.
-
-    It is as it was if the load is not served so and would be otherwise, or if another layout is
-    worth a restart of all groups.
-    """
-    made = report.outcome
-    if not isinstance(made, Plan):
-        return report
-    same = _shape(made) == _shape(plan) and not any(differences(made, plan))
-    if ground.moves if not same else _with_the_limits_of(plan, made) == made:
-        return report
-    found = _running_on(subject, plan, ground.inventory)
-    runs = found.outcome if found else None
-    if found is None or not isinstance(runs, Plan):
-        return report
-    if same:
-        others_serve = made.carries_load and not runs.carries_load
-        runs = replace(runs, reasons=made.reasons)
-        return report if others_serve else replace(report, outcome=runs)
-    inventory = ground.inventory
-    gained = better(made, runs, inventory, Scale.of(subject.request, inventory))
-    if is_worth_a_move(gained):
-        return report
-    said = (_stays(runs, gained), *runs.reasons[1:])
-    found = replace(found, outcome=replace(runs, reasons=said))
-    return told_why(subject, inventory, found) if runs.missing else found
-
-
-def _running_on(subject: Subject, plan: Plan, inventory: Inventory) -> Report | None:
-    """Return the plan of the layout and the limits that run for the present request, or None if
-    that rules them out.
-    """
-    request, told = pinned(subject.request, plan), subject.traits.options.told
-    load = request.workload
-    # Engines refuse a longer request than they were started for.
-    if load.max_model_len > plan.max_model_len or not _allows(subject, request):
-        return None
-    load = replace(load, max_model_len=plan.max_model_len, open_model_len=None)
-    told = replace(told, sequences=plan.max_sequences, batched_tokens=plan.max_batched_tokens)
-    traits = replace(subject.traits, options=replace(subject.traits.options, told=told))
-    own = pools_of(inventory, plan)
-    report = make_plan(subject.model, own, replace(request, workload=load), traits)
-    found = report.outcome
-    if isinstance(found, NoPlan) or any(differences(found, plan)) or not found.deployable:
-        return None
-    return replace(report, outcome=_with_the_limits_of(plan, found))
-
-
-def _allows(subject: Subject, running: Request) -> bool:
-    return subject.request.space.pins.items() <= running.space.pins.items()
-
-
-def _with_the_limits_of(plan: Plan, found: Plan) -> Plan:
-    limits = {name: getattr(plan, name) for name in _LIMITS}
-    return replace(found, **limits)
-
-
-def _stays(plan: Plan, gained: Better | None) -> str:
-    stays = f"{copies(plan.layout)} on {plan.pool}: {STAYS}"
-    if gained is None or gained.gain is None or gained.gain < GAIN_MIN:
-        return f"{stays}."
-    other = f"{copies(gained.layout)} on {gained.pool}"
-    return (
-        f"{stays}; {other} would be {gained.gain:.0%} better by {gained.objective}, and "
-        "spec.replan: Always restarts all groups for it."
-    )
 
 
 def _sufficing(subject: Subject, report: Report, ground: Ground) -> Report:
@@ -363,7 +275,7 @@ def _usable(
     alone = plan.nodes_per_replica == 1
     # The order of nodes decides which link joins which ranks, so it is right only for the same
     # shape.
-    if not alone and (before is None or _shape(before) != _shape(plan)):
+    if not alone and (before is None or arrangement(before) != arrangement(plan)):
         return ()
     pool = inventory.named(plan.pool)
     room = {node.name: node.free for node in pool.nodes} if pool else {}
@@ -377,18 +289,6 @@ def _usable(
             # Two groups may be on one node: the second must fit beside the first.
             room |= {name: room[name] - plan.gpus_per_node for name in nodes}
     return tuple(found)
-
-
-def _shape(plan: Plan) -> tuple[object, ...]:
-    # How the ranks of a replica lie on its nodes.
-    return (
-        replace(plan.layout, replicas=1),
-        # Inside nodes all of a family are alike.
-        plan.product if plan.nodes_per_replica == 1 else plan.pool,
-        plan.nodes_per_replica,
-        plan.gpus_per_node,
-        plan.compute_domain,
-    )
 
 
 def _matched(

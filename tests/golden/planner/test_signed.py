@@ -76,13 +76,10 @@ def test_4_bits_take_no_more_gpus_than_16() -> None:
 @pytest.mark.parametrize(
     ("model", "concurrency"), [("llama-8b", 256), ("llama-70b", 64), ("llama-70b", 256)]
 )
-def test_latency_takes_instances_inside_nodes_and_none_over_them(
-    model: str, concurrency: int
-) -> None:
+def test_latency_takes_the_gpus_of_one_nvlink_domain(model: str, concurrency: int) -> None:
     plan = _plan(model, EIGHT_H200, a_request(LATENCY, concurrency=concurrency))
 
-    assert plan.nodes_per_replica == 1
-    assert plan.layout.replicas > 1
+    assert (plan.nodes_per_replica, plan.layout.gpus) == (1, 8)
 
 
 @pytest.mark.parametrize(

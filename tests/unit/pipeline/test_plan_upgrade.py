@@ -1,6 +1,5 @@
 """When a plan that serves gives way to a better one."""
 
-import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from shardwright.pipeline.replanning import Ground, plan_anew
 from shardwright.planning.gain import GAIN_MIN, Better, better
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import DOUBLING_GAIN, Scale
+from shardwright.planning.select import Scale, score
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
 from tests.support.builders_subject import a_subject, ground, plan_of, stock
@@ -215,6 +214,12 @@ def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later
     assert anew.improved_at == NOW
 
 
+def a_score_of(plan: Plan, subject: Subject, inventory: Inventory) -> float:
+    scale, pool = Scale.of(subject.request, inventory), inventory.pools[0]
+    cost, domain = scale.cost_on(plan.layout, pool), scale.domain_cost(pool)
+    return score(plan.performance, cost, subject.request, 1, domain=domain)
+
+
 @pytest.mark.parametrize(("faster", "taken"), [(1.09, False), (1.11, True)])
 def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(
     faster: float, *, taken: bool
@@ -225,10 +230,10 @@ def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(
     speed = replace(
         stands, ttft_seconds=stands.ttft_seconds / faster, tpot_seconds=stands.tpot_seconds / faster
     )
-    cost = Scale.of(subject.request, inventory).cost_on
-    pool = inventory.pools[0]
     two = replace(record.plan.layout, tensor=2)
-    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(1 - DOUBLING_GAIN)
+    dearer = a_score_of(replace(record.plan, layout=two), subject, inventory) / a_score_of(
+        record.plan, subject, inventory
+    )
     speed = replace(
         speed, ttft_seconds=speed.ttft_seconds / dearer, tpot_seconds=speed.tpot_seconds / dearer
     )
