@@ -49,7 +49,7 @@ Quotation = Annotated[
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Microseconds = Annotated[int, Field(ge=0, le=2**53)]
-Amount = Annotated[float, Field(ge=0, le=2**53)]
+Quantified = Annotated[float, Field(ge=0, le=2**53)]
 MoreOrLess = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
@@ -192,7 +192,7 @@ class ShownPrediction(Shown):
     low: Count = Field(description="Lower end of the 80% band of the output tokens per second.")
     high: Count = Field(description="Upper end of the 80% band of the output tokens per second.")
     basis: ShortWord = Field(description="Basis of the figures: fitted or modelled.")
-    requests_per_second_at_most: Amount | None = Field(
+    requests_per_second_at_most: Quantified | None = Field(
         default=None,
         description="Requests a second that all replicas serve at most, where a rate is offered.",
     )
@@ -305,10 +305,10 @@ class ShownStep(Shown):
     concurrency: Count | None = Field(
         default=None, description="Requests in flight up to which they carry the load."
     )
-    requests_per_second: Amount | None = Field(
+    requests_per_second: Quantified | None = Field(
         default=None, description="The same of a rate: with headroom, within the limits."
     )
-    hour_price: Amount | None = Field(
+    hour_price: Quantified | None = Field(
         default=None, description="Price of the GPUs for an hour, in the unit of price.gpuHour."
     )
 
@@ -322,10 +322,10 @@ class ShownFront(Shown):
     planned: bool | None = Field(
         default=None, description="True: it is the plan, which another may beat."
     )
-    output_tokens_per_second_per_user: Amount = Field(
+    output_tokens_per_second_per_user: Quantified = Field(
         description="Output tokens a second that a request gets at the planned load."
     )
-    output_tokens_per_second_per_gpu: Amount = Field(
+    output_tokens_per_second_per_gpu: Quantified = Field(
         description="Output tokens a second of each GPU at the planned load."
     )
 
@@ -333,9 +333,9 @@ class ShownFront(Shown):
 class ShownRatios(Shown):
     """Figures of another plan as multiples of this one's."""
 
-    price: Amount = Field(description="Price of the GPUs.")
-    output: Amount = Field(description="Output tokens a second.")
-    seconds: Amount = Field(description="Time of an answer.")
+    price: Quantified = Field(description="Price of the GPUs.")
+    output: Quantified = Field(description="Output tokens a second.")
+    seconds: Quantified = Field(description="Time of an answer.")
 
 
 class ShownWithout(Shown):

@@ -175,7 +175,8 @@ def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> N
 def _forms_of_models(full: Sheet, _width: int) -> Sequence[Sheet]:
     undated = full.without("RELEASED")
     short = undated.without("LONGEST")
-    return full, undated, short, short.without("FORMAT"), short.without("FORMAT", "GATED")
+    sized = short.without("FORMAT", "GATED")
+    return full, undated, short, short.without("FORMAT"), sized, sized.without("PARAMS")
 
 
 def _forms_of_gpus(full: Sheet, _width: int) -> Sequence[Sheet]:

@@ -26,7 +26,6 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model, near_to
 from shardwright.modelspec.checkpoint_files import INDEX_FILE, index_of
 from shardwright.modelspec.config_json import (

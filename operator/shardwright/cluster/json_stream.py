@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.resource import DEPTH_MAX
+from shardwright.api.free_form import DEPTH_MAX
 
 LONGEST_OBJECT: Final = 16 * 2**20
 """Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of

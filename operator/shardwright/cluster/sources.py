@@ -21,7 +21,7 @@ from hashlib import blake2b
 from sys import intern
 from typing import Any, Final
 
-from shardwright.api.resource import without_free_form
+from shardwright.api.free_form import without_free_form
 from shardwright.cluster.handover import Key
 from shardwright.cluster.kinds import POD_GROUPS
 from shardwright.cluster.reader import Source

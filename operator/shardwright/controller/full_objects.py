@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final
 
-from shardwright.api.resource import free_form_problems, has_free_form
+from shardwright.api.free_form import free_form_problems, has_free_form
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.fair_lock import FairLock

@@ -23,12 +23,12 @@ from shardwright.controller.full_objects import ReadFull, ResolveCache, as_it_is
 from shardwright.controller.full_objects import Resolution as Resolved
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Answerer, Memo
+from shardwright.controller.pooled_nodes import PooledNodes
 from shardwright.controller.queue import Key, Priority
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import Inventory, KnownPods
-from shardwright.hardware.pools import build_inventory
 from shardwright.pipeline.assembly import stocks_beside
 from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.pipeline.replanning import Replanned
@@ -55,11 +55,6 @@ from shardwright.rendering.names import group_name
 from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
 from shardwright.resolving.subject import Administration, Subject
 
-REMEMBERED: Final = 16
-"""Terms of pods for which the whole cluster is kept in pools: those of models beyond it are
-collapsed anew.
-"""
-
 REFUSED_SECONDS: Final = 3600.0
 """How long what cost too much is not asked again of a model that has not changed: the cluster may
 have.
@@ -73,7 +68,7 @@ come.
 """
 
 
-Advice = tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None, tuple[WithoutFields, ...]]
+Advised = tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None, tuple[WithoutFields, ...]]
 """A question, what the model waits for with ways out, and what its own fields cost."""
 
 
@@ -120,8 +115,8 @@ class PlanBroker:
         self._subjects = ResolveCache()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
-        self._advice: dict[Key, Advice] = {}
-        self._pooled: dict[str, tuple[int, Inventory]] = {}
+        self._advice: dict[Key, Advised] = {}
+        self._pooled = PooledNodes(cache)
 
     def load_settings(self) -> None:
         """Read the settings first: a running model must not lose defaults to a broken file.
@@ -339,7 +334,7 @@ class PlanBroker:
         ).carried_on(self._cache.line.get(key))
         if not waiting.may_claim(now):
             return waiting
-        whole = self._whole(subject)
+        whole = self._pooled.of(subject.terms)
         taken = self._cache.ledger.taken(base_key(key))
         claimed = self._cache.claimed_before(waiting.rank)
         if holds(
@@ -477,7 +472,7 @@ class PlanBroker:
         Nodes that do not give its pods back count as full. ``to_come``: with nodes an autoscaler
         may add.
         """
-        whole = self._whole(subject, to_come=to_come)
+        whole = self._pooled.of(subject.terms, to_come=to_come)
         cache = self._cache
         # Nobody knows which GPUs are held, so none are taken off. The status says that free
         # capacity is unknown.
@@ -503,30 +498,6 @@ class PlanBroker:
                 cache.healthy(name for turnout in turnouts for name in turnout.withheld(ask.lost))
             )
         return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
-
-    def _whole(self, subject: Subject, *, to_come: bool = False) -> Inventory:
-        """Return all nodes in pools as pods of these terms see them, computed anew only when a node
-        has changed.
-        """
-        terms = f"{subject.terms!r} {to_come}"
-        version = self._cache.store.node_version
-        known = self._pooled.get(terms)
-        if known and known[0] == version:
-            return known[1]
-        nodes = (
-            *self._cache.store.nodes.values(),
-            *(self._cache.to_come.values() if to_come else ()),
-        )
-        # Without pods: which GPUs are taken changes with each pod, the pools only with the nodes.
-        inventory = replace(
-            build_inventory(nodes, (), terms=subject.terms), known_pods=self._cache.known_pods
-        )
-        if len(self._pooled) >= REMEMBERED:
-            # All at once: terms are few in practice, and which of them is used least is not worth a
-            # count.
-            self._pooled.clear()
-        self._pooled[terms] = version, inventory
-        return inventory
 
 
 def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:

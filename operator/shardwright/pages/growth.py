@@ -16,7 +16,7 @@ MARKS: Final = 6  #: of an axis at most, beside its origin
 LOADS: Final = {"requestsPerSecond": "requests/s", "concurrency": "requests in flight"}
 PRICES: Final = {"Stated": "price an hour", "Listed": "price in H100s", "Assumed": "price in H100s"}
 
-Line = tuple[float, float, float, float]  # from x, y to x, y, in percent
+Stroke = tuple[float, float, float, float]  # from x, y to x, y, in percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Growth:
     price: str  # what prices are in, empty if there are none
     x: tuple[Mark, ...]
     y: tuple[Mark, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Stroke, ...]
     points: tuple[Point, ...]
     rows: tuple[StepRow, ...]
 
@@ -84,7 +84,7 @@ def _place(value: float, most: float) -> float:
     return round(100 * value / most, 2)
 
 
-def _stair(instances: int, across: float, up: float) -> Iterator[Line]:
+def _stair(instances: int, across: float, up: float) -> Iterator[Stroke]:
     """Yield the lines of a stair up to a share of both axes; y grows downwards."""
     right, top = 100 * across, 100 * up
     if instances > MOST_STEPS:

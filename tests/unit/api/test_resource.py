@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.resource import CONFIG_MAX_BYTES, parse_manifest, read_stored
+from shardwright.api.free_form import CONFIG_MAX_BYTES
+from shardwright.api.resource import parse_manifest, read_stored
 from shardwright.errors import InputError, Problem
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
 

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
-from shardwright.api.resource import CONFIG_MAX_BYTES, DEPTH_MAX
+from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX
 from shardwright.cluster.resources import PODS
 from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.cluster_cache import ClusterCache

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.resource import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
+from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.cluster.sources import project_model
