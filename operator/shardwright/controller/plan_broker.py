@@ -286,11 +286,23 @@ class PlanBroker:
         # vain.
         if known is None or known[0] != asked:
             holders = self._holders(key, subject, inventory)
+            # Of models that are alike one is asked what its fields cost.
+            record, costs = answer.record, None
+            if record:
+                costs = self._plans.recall_costly(record.plan, subject, inventory, ask.quotas)
             work = FindWaysOut(
-                subject=subject, ask=ask, stock=stock, made=answer, holders=holders, beside=beside
+                subject=subject,
+                ask=ask,
+                stock=stock,
+                made=answer.costing(costs or ()),
+                holders=holders,
+                beside=beside,
+                priced=costs is not None,
             )
             advised = await self._ask(key, _form(subject, ask), work)
             said = answer if isinstance(advised, Problem) else advised
+            if said.record and said is not answer:
+                self._plans.keep_costly(said.record, subject, inventory, ask.quotas)
             costly = said.record.costly if said.record else ()
             known = self._advice[key] = asked, said.waits_for, costly
         _, told, costly = known

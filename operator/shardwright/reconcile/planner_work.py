@@ -153,16 +153,14 @@ def is_advised(subject: Subject, ask: Ask, made: Replanned) -> bool:
     return _is_new(ask, made) and any(wish.weighed for wish in wishes_of(subject))
 
 
-def with_ways_out(
-    subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
-) -> Replanned:
-    """Return an answer that says what would help, as ``plan`` of the command line does: ways to
-    room, and the user's own fields that cost a new plan a third or more.
+def with_costs(subject: Subject, ask: Ask, supply: Supply, made: Replanned) -> Replanned:
+    """Return an answer with the user's own fields that cost a new plan a third or more, as ``plan``
+    of the command line names them.
     """
     plan = made.record.plan if made.record else None
-    if plan is not None and _is_new(ask, made):
-        made = made.costing(without_costly(_within(ask.quotas, subject), supply, plan))
-    return _with_room(subject, ask, supply, made, holders)
+    if plan is None or not _is_new(ask, made):
+        return made
+    return made.costing(without_costly(_within(ask.quotas, subject), supply, plan))
 
 
 def _is_new(ask: Ask, made: Replanned) -> bool:
@@ -170,9 +168,10 @@ def _is_new(ask: Ask, made: Replanned) -> bool:
     return plans_anew(ask) and made.short is None and made.record not in (None, ask.on)
 
 
-def _with_room(
+def with_ways_out(
     subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
+    """Return an answer that says what would make room, as ``plan`` of the command line does."""
     waits_for = made.waits_for
     if waits_for is None:
         return made
@@ -329,7 +328,8 @@ class FindPlaceBeside:
 class FindWaysOut:
     """What would make room for a model that has none by ``made``, and what do its own fields cost?
 
-    ``beside`` is the stock for pods of other terms, that they would have without one of the fields.
+    ``beside`` is the stock for pods of other terms, that they would have without one of the fields;
+    ``priced``: what the fields cost is known.
     """
 
     subject: Subject
@@ -338,11 +338,15 @@ class FindWaysOut:
     made: Replanned
     holders: tuple[Holder, ...]
     beside: tuple[tuple[PodTerms, Stock], ...] = ()
+    priced: bool = False
 
     def answer(self) -> Replanned:
         """Return the planner's answer with the advice."""
         supply = Supply(inventory=self.stock.inventory(), restock=self._restock)
-        return with_ways_out(self.subject, self.ask, supply, self.made, self.holders)
+        made = self.made
+        if not self.priced:
+            made = with_costs(self.subject, self.ask, supply, made)
+        return with_ways_out(self.subject, self.ask, supply, made, self.holders)
 
     def _restock(self, other: Subject) -> Inventory | None:
         stocks = (stock for terms, stock in self.beside if terms == other.terms)

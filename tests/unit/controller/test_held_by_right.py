@@ -70,6 +70,7 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
     run(scenario())
 
 
+@pytest.mark.long("95 models are planned")
 def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sure() -> None:
     async def scenario() -> None:
         parts = await synced()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from shardwright.cluster.resources import NODES, PODS, SHARDED_MODELS
 from shardwright.controller.queue import Key
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, synced
@@ -78,6 +80,7 @@ async def reconciled(parts: Parts) -> None:
         assert again is None or turn.key in parts.cache.resources
 
 
+@pytest.mark.long("a hundred models come and go")
 def test_of_models_that_came_and_went_nothing_is_left() -> None:
     """Of the ends of every other one its watch tells, of the others' the next LIST."""
 
