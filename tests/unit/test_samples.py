@@ -59,6 +59,7 @@ def _plan(*files: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+@pytest.mark.long("plans on all nodes of the fleet, and without own fields")
 def test_a_sample_gets_the_layout_that_it_states(sample: Path) -> None:
     [document] = _plan(sample)
 
@@ -73,6 +74,7 @@ def test_the_example_of_tensorrt_llm_gets_two_nodes() -> None:
     assert _shown(document) == {"tensor": "8", "pipeline": "2", "nodes": "2", "outcome": "Planned"}
 
 
+@pytest.mark.long("plans all samples")
 def test_all_samples_fit_the_fleet_together() -> None:
     """What one keeps is not there for the next, as in the demo."""
     documents = _plan(*SAMPLES)
