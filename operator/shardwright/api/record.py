@@ -19,16 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from shardwright.errors import Problem
 from shardwright.hardware.provisioning import Sought
-from shardwright.planning.report import (
-    Alternative,
-    Benefit,
-    Exclusion,
-    FrontPoint,
-    LossKind,
-    Plan,
-    Report,
-    WithoutFields,
-)
+from shardwright.planning.report import Alternative, Exclusion, FrontPoint, LossKind, Plan, Report
 
 Plain = Mapping[str, Any]
 """An object of JSON."""
@@ -48,7 +39,6 @@ class Cause(StrEnum):
 
 
 _LOSS_KINDS: Final = frozenset(kind.value for kind in LossKind)
-_GAINS: Final = frozenset(gain.value for gain in Benefit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +72,7 @@ class PlanRecord:
     last replaced one that served (None: never). ``rollback`` is the revision run instead of the
     spec (None: the spec is run), ``answered`` the last answered rollback request; ``unknown``: it
     named no existing revision. ``beyond`` are a later release's fields, each at its place.
-    ``costly`` and ``front`` are as in a report.
+    ``front`` is as in a report.
     """
 
     version: int = RECORD_VERSION
@@ -93,7 +83,6 @@ class PlanRecord:
     alternatives: tuple[Alternative, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
     considered: int = 0
-    costly: tuple[WithoutFields, ...] = ()
     front: tuple[FrontPoint, ...] = ()
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
@@ -128,7 +117,6 @@ class PlanRecord:
             alternatives=self.alternatives,
             excluded=self.excluded,
             considered=self.considered,
-            costly=self.costly,
             front=self.front,
         )
 
@@ -153,7 +141,7 @@ def decode(text: str) -> PlanRecord | Problem:
     # The type itself: True would be version 1.
     if type(version) is not int or version != RECORD_VERSION:
         return _unreadable(f"has version {str(version)[:20]}, not {RECORD_VERSION}")
-    plain = _with_known_words(plain)
+    plain = _without_unknown_losses(plain)
     try:
         record = _adapter().validate_python(
             # The fields beyond are worked out below, and never believed.
@@ -169,31 +157,27 @@ def decode(text: str) -> PlanRecord | Problem:
     return replace(record, beyond=_beyond(plain, _known(record)))
 
 
-def _with_known_words(plain: Plain) -> Plain:
+def _without_unknown_losses(plain: Plain) -> Plain:
     # They inform, and no plan is worth less without them.
-    found: Plain = _with_known(plain, "costly", "gain", _GAINS)
-    others = found.get("alternatives")
+    others = plain.get("alternatives")
     if not isinstance(others, list):
-        return found
-    return {
-        **found,
-        "alternatives": [_with_known(other, "losses", "kind", _LOSS_KINDS) for other in others],
-    }
+        return plain
+    return {**plain, "alternatives": [_with_known_losses(other) for other in others]}
 
 
-def _with_known(holder: Any, name: str, word: str, known: frozenset[str]) -> Any:
-    items = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(items, list):
-        return holder
+def _with_known_losses(other: Any) -> Any:
+    losses = other.get("losses") if isinstance(other, dict) else None
+    if not isinstance(losses, list):
+        return other
     kept = [
-        item for item in items if not isinstance(item, dict) or _may_be_known(item.get(word), known)
+        loss for loss in losses if not isinstance(loss, dict) or _may_be_known(loss.get("kind"))
     ]
-    return {**holder, name: kept}
+    return {**other, "losses": kept}
 
 
-def _may_be_known(word: object, known: frozenset[str]) -> bool:
+def _may_be_known(kind: object) -> bool:
     # Anything but a word was written by hand, and is refused with the record.
-    return not isinstance(word, str) or word in known
+    return not isinstance(kind, str) or kind in _LOSS_KINDS
 
 
 def _can_be_numbers(plan: Plan) -> bool:

@@ -32,7 +32,7 @@ from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.pipeline.assembly import stocks_beside
 from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.pipeline.replanning import Replanned
-from shardwright.planning.report import NoPlan, WithoutFields
+from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_work
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -68,8 +68,8 @@ come.
 """
 
 
-Advised = tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None, tuple[WithoutFields, ...]]
-"""A question, what the model waits for with ways out, and what its own fields cost."""
+Advised = tuple[tuple[str, Ask, tuple[Inventory, ...]], NoPlan | None]
+"""A question, and what the model waits for with ways out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +260,7 @@ class PlanBroker:
                 self._cache.enqueue(
                     key, await self._waiting(key, subject, ask, now) if answer.waits_for else None
                 )
-        if ask.beside is not None or not planner_work.is_advised(subject, ask, answer):
+        if not answer.waits_for or ask.beside is not None:
             return answer
         # Outside of the lock: it takes as long as a plan, and chooses no GPUs.
         advised = await self._advised(key, subject, ask, answer)
@@ -273,9 +273,7 @@ class PlanBroker:
             self._cache.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
-        """Return the answer with ways to make room, and what its own fields cost a new plan, worked
-        out outside the lock.
-        """
+        """Return the answer with ways to make room, worked out outside the lock."""
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
         others = stocks_beside(subject, inventory) if planner_work.plans_anew(ask) else ()
@@ -286,28 +284,13 @@ class PlanBroker:
         # vain.
         if known is None or known[0] != asked:
             holders = self._holders(key, subject, inventory)
-            # Of models that are alike one is asked what its fields cost.
-            record, costs = answer.record, None
-            if record:
-                costs = self._plans.recall_costly(record.plan, subject, inventory, ask.quotas)
             work = FindWaysOut(
-                subject=subject,
-                ask=ask,
-                stock=stock,
-                made=answer.costing(costs or ()),
-                holders=holders,
-                beside=beside,
-                priced=costs is not None,
+                subject=subject, ask=ask, stock=stock, made=answer, holders=holders, beside=beside
             )
             advised = await self._ask(key, _form(subject, ask), work)
             said = answer if isinstance(advised, Problem) else advised
-            if said.record and said is not answer:
-                self._plans.keep_costly(said.record, subject, inventory, ask.quotas)
-            costly = said.record.costly if said.record else ()
-            known = self._advice[key] = asked, said.waits_for, costly
-        _, told, costly = known
-        answer = answer.costing(costly)
-        ways, waits_for = told.ways_out if told else None, answer.waits_for
+            known = self._advice[key] = asked, said.waits_for
+        ways, waits_for = known[1].ways_out if known[1] else None, answer.waits_for
         return answer.told(replace(waits_for, ways_out=ways)) if waits_for else answer
 
     def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:

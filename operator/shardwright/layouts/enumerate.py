@@ -99,6 +99,7 @@ def enumerate_candidates(
     families = {pool.family for pool in joined}
     for pool in sorted((*inventory.pools, *joined), key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
+        within = replace(space, max_gpus=space.most_gpus(pool.resource))
         # Most questions have an answer inside the pool, and larger layouts would cost as much
         # again.
         most = min(
@@ -114,7 +115,6 @@ def enumerate_candidates(
             without = withheld_from(pool, layout, scope.withheld)
             place = shelves.without(without).place
             first = Candidate(layout=layout, pool=pool, placement=place(layout), withheld=without)
-            within = replace(space, max_gpus=space.most_gpus(pool.resource))
             for number in _numbers(first, place, within, scope):
                 sized = replace(layout, replicas=number)
                 yield replace(first, layout=sized, placement=place(sized))

@@ -182,7 +182,6 @@ def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
         alternatives=report.alternatives,
         excluded=report.excluded,
         considered=report.considered,
-        costly=report.costly,
         front=report.front,
     )
 

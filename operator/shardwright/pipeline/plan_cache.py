@@ -6,17 +6,14 @@ nodes are chosen anew.
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline.replanning import planned_again
 from shardwright.planning.planner import most_instances
-from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.subject import Subject
-
-V = TypeVar("V")
 
 REMEMBERED_MAX: Final = 512
 """How many questions are remembered; the one asked longest ago goes first. Basis: assumed, a few
@@ -48,7 +45,6 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
-        self._costly: OrderedDict[tuple[Any, ...], tuple[WithoutFields, ...]] = OrderedDict()
 
     def recall(
         self, subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...] = ()
@@ -71,32 +67,12 @@ class PlanCache:
         quotas: tuple[GpuQuota, ...] = (),
     ) -> None:
         """Remember the plan within quotas."""
-        _remember(self._reports, _key(subject, inventory, quotas), report)
-
-    def recall_costly(
-        self, plan: Plan, subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]
-    ) -> tuple[WithoutFields, ...] | None:
-        """Return what fields of the user's own are known to cost a plan, None if that is not."""
-        return self._costly.get((plan.layout, *_key(subject, inventory, quotas)))
-
-    def keep_costly(
-        self,
-        record: PlanRecord,
-        subject: Subject,
-        inventory: Inventory,
-        quotas: tuple[GpuQuota, ...],
-    ) -> None:
-        """Remember what fields of the user's own cost the plan of a record."""
-        key = (record.plan.layout, *_key(subject, inventory, quotas))
-        _remember(self._costly, key, record.costly)
-
-
-def _remember(known: OrderedDict[tuple[Any, ...], V], key: tuple[Any, ...], value: V) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    # A namespace can ask any number of different questions.
-    while len(known) > REMEMBERED_MAX:
-        known.popitem(last=False)
+        key = _key(subject, inventory, quotas)
+        self._reports[key] = report
+        self._reports.move_to_end(key)
+        # A namespace can ask any number of different questions.
+        while len(self._reports) > REMEMBERED_MAX:
+            self._reports.popitem(last=False)
 
 
 def _key(subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from shardwright.pipeline.extra_groups import (
 )
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan, Plan, Report, WithoutFields
+from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
@@ -92,13 +92,6 @@ class Replanned:
         if self.short:
             return replace(self, short=waits_for)
         return replace(self, lacks=waits_for)
-
-    def costing(self, costly: tuple[WithoutFields, ...]) -> "Replanned":
-        """Return the answer with what fields of the user's own cost its plan."""
-        if self.record is None or not costly:
-            return self
-        report = replace(self.report, costly=costly)
-        return replace(self, record=replace(self.record, costly=costly), report=report)
 
     @property
     def placed(self) -> int:

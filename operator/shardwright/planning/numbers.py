@@ -147,6 +147,8 @@ def of(candidate: Candidate, instances: int) -> Candidate:
     """Return a candidate in another number of instances, for its price: its place is that of as
     many as before.
     """
+    if candidate.layout.replicas == instances:
+        return candidate
     return replace(candidate, layout=replace(candidate.layout, replicas=instances))
 
 

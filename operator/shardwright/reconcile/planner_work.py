@@ -19,7 +19,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.layout import GpuQuota
-from shardwright.pipeline.assembly import Supply, plan_serving, without_barring, without_costly
+from shardwright.pipeline.assembly import Supply, plan_serving, without_barring
 from shardwright.pipeline.plan_upgrade import improve
 from shardwright.pipeline.replanning import (
     Ground,
@@ -37,7 +37,6 @@ from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
 from shardwright.resolving.subject import Administration, Subject, resolve_stored
-from shardwright.resolving.wishes import wishes_of
 
 
 def answer(
@@ -144,34 +143,10 @@ def for_the_rest(ask: Ask, made: Replanned) -> Ask:
     return replace(ask, on=made.record, choice=PlanChoice.RESCALE, leaving=frozenset(), worst=())
 
 
-def is_advised(subject: Subject, ask: Ask, made: Replanned) -> bool:
-    """Return whether an answer is worth advice: there is no room, or a plan is new and fields of
-    the user's own may cost it something.
-    """
-    if made.waits_for is not None:
-        return True
-    return _is_new(ask, made) and any(wish.weighed for wish in wishes_of(subject))
-
-
-def with_costs(subject: Subject, ask: Ask, supply: Supply, made: Replanned) -> Replanned:
-    """Return an answer with the user's own fields that cost a new plan a third or more, as ``plan``
-    of the command line names them.
-    """
-    plan = made.record.plan if made.record else None
-    if plan is None or not _is_new(ask, made):
-        return made
-    return made.costing(without_costly(_within(ask.quotas, subject), supply, plan))
-
-
-def _is_new(ask: Ask, made: Replanned) -> bool:
-    """A plan that gets more groups, or moves them, is worked out once, with its first groups."""
-    return plans_anew(ask) and made.short is None and made.record not in (None, ask.on)
-
-
 def with_ways_out(
     subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
-    """Return an answer that says what would make room, as ``plan`` of the command line does."""
+    """Return an answer; if there is no room, with ways to a plan."""
     waits_for = made.waits_for
     if waits_for is None:
         return made
@@ -326,10 +301,9 @@ class FindPlaceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWaysOut:
-    """What would make room for a model that has none by ``made``, and what do its own fields cost?
+    """Which changes would make room for a model that has none by ``made``?
 
-    ``beside`` is the stock for pods of other terms, that they would have without one of the fields;
-    ``priced``: what the fields cost is known.
+    ``beside`` is the stock for pods of other terms, that they would have without one of the fields.
     """
 
     subject: Subject
@@ -338,15 +312,11 @@ class FindWaysOut:
     made: Replanned
     holders: tuple[Holder, ...]
     beside: tuple[tuple[PodTerms, Stock], ...] = ()
-    priced: bool = False
 
     def answer(self) -> Replanned:
-        """Return the planner's answer with the advice."""
+        """Return the planner's answer with the ways out."""
         supply = Supply(inventory=self.stock.inventory(), restock=self._restock)
-        made = self.made
-        if not self.priced:
-            made = with_costs(self.subject, self.ask, supply, made)
-        return with_ways_out(self.subject, self.ask, supply, made, self.holders)
+        return with_ways_out(self.subject, self.ask, supply, self.made, self.holders)
 
     def _restock(self, other: Subject) -> Inventory | None:
         stocks = (stock for terms, stock in self.beside if terms == other.terms)

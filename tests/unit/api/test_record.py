@@ -11,7 +11,7 @@ from shardwright.api.plan_status import plan_status
 from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.planning.report import Benefit, Loss, LossKind, WithoutFields
+from shardwright.planning.report import Loss, LossKind
 from tests.support.builders_reporting import a_report, a_reported_plan, an_exclusion
 
 RECORDS = Path(__file__).parents[2] / "data" / "records" / "v1"
@@ -109,19 +109,6 @@ def test_losses_of_kinds_that_a_later_release_knows_are_dropped_and_the_record_i
 
     assert isinstance(read, PlanRecord), read
     assert read.alternatives[0].losses == (Loss(kind=LossKind.TIGHT),)
-
-
-def test_gains_that_a_later_release_knows_are_dropped_and_the_record_is_read() -> None:
-    known = WithoutFields(
-        fields=("spec.replicas",), gain=Benefit.CHEAPER, layout=Layout(), pool="a", product="A"
-    )
-    plain = json.loads(encode(replace(RECORD, costly=(known,))))
-    plain["costly"].append({**plain["costly"][0], "gain": "Greener"})
-
-    read = decode(json.dumps(plain))
-
-    assert isinstance(read, PlanRecord), read
-    assert read.costly == (known,)
 
 
 @pytest.mark.parametrize("kind", [[], {}, None, 5])

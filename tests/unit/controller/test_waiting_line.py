@@ -202,25 +202,19 @@ def test_a_model_of_a_higher_class_is_not_told_to_go(desk: Desk) -> None:
     assert ways_of(desk.ask(large)).moved == ""
 
 
-@pytest.fixture
-def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[Inventory]:
-    """The stock of each question for advice."""
-    found: list[Inventory] = []
+def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_else(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_out: list[Inventory] = []
     work_out = planner_work.with_ways_out
 
     def counted(
         subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
     ) -> Replanned:
-        found.append(supply.inventory)
+        worked_out.append(supply.inventory)
         return work_out(subject, ask, supply, made, holders)
 
     monkeypatch.setattr(planner_work, "with_ways_out", counted)
-    return found
-
-
-def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_else(
-    desk: Desk, worked_out: list[Inventory]
-) -> None:
     large = desk.add("large", **LARGE)
     desk.hold(desk.names[0], 4)
 
@@ -231,21 +225,6 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     desk.hold(desk.names[0], 2)
     desk.ask(large)
     assert len(worked_out) == 2
-
-
-def test_what_own_fields_cost_is_worked_out_once_a_plan_and_not_where_there_are_none(
-    desk: Desk, worked_out: list[Inventory]
-) -> None:
-    desk.ask(desk.add("plain", **SMALL))
-    assert worked_out == []
-
-    pinned = desk.add("pinned", parallelism={"pipeline": 2}, **SMALL)
-    first, second = desk.ask(pinned).record, desk.ask(pinned).record
-
-    assert first == second
-    assert first
-    assert [item.fields for item in first.costly] == [("spec.parallelism.pipeline",)]
-    assert len(worked_out) == 1
 
 
 def test_a_field_to_leave_out_is_told_from_the_nodes_that_it_excludes(desk: Desk) -> None:
