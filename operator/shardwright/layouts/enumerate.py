@@ -321,9 +321,11 @@ def _most(
 
 
 def _within_nodes(groups: tuple[tuple[str, ...], ...], space: SearchSpace) -> int:
+    if space.max_nodes is None:
+        return len(groups)
     taken = set(space.held_nodes)
     for index, group in enumerate(groups):
         taken.update(group)
-        if space.max_nodes is not None and len(taken) > space.max_nodes:
+        if len(taken) > space.max_nodes:
             return index
     return len(groups)

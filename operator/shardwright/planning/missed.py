@@ -15,6 +15,7 @@ from shardwright.planning.checks import Verdict
 from shardwright.planning.gain import better
 from shardwright.planning.phrases import degrees
 from shardwright.planning.report import Exclusion, NoPlan, Plan
+from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import Scale
 
 GAIN_SHOWN_MIN: Final = 0.03
@@ -90,6 +91,18 @@ def needed_by(plan: Plan) -> frozenset[Capability]:
         Capability.DEVICE_CLAIMS: plan.claimed is not None,
     }
     return frozenset(capability for capability, needed in needs.items() if needed)
+
+
+def may_bring(capability: Capability, outcome: Plan | NoPlan, request: Request) -> bool:
+    """Return whether a capability may bring a better plan.
+
+    A network brings none where instances inside nodes carry the load: none goes over nodes then,
+    but for Latency.
+    """
+    if capability is not Capability.EFA or isinstance(outcome, NoPlan):
+        return True
+    latency = request.objective.optimize_for is OptimizeFor.LATENCY
+    return latency or not outcome.carries_load or outcome.nodes_per_replica > 1
 
 
 def brought_by(

@@ -30,6 +30,7 @@ from shardwright.planning.missed import (
     MissedPlan,
     brought_by,
     exclusion,
+    may_bring,
     sentence,
     with_capability,
 )
@@ -262,6 +263,8 @@ def _missed(considered: Considered, report: Report) -> Iterator[MissedPlan]:
     here = Answered(outcome=report.outcome, inventory=considered.inventory)
     model, request, traits = considered.model, considered.request, considered.traits
     for capability, inventory in with_capability(considered.inventory):
+        if not may_bring(capability, report.outcome, request):
+            continue
         other = consider(model, inventory, request, traits, considered.judge.prices)
         there = Answered(outcome=_chosen(other).outcome, inventory=inventory)
         found = brought_by(capability, there, here, other.verdicts, considered.scale)

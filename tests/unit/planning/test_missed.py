@@ -1,11 +1,13 @@
 """What the cluster or the image lacks: the plan does without, and says what that costs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shardwright.hardware.capabilities import Capability, RdmaRequest
 from shardwright.hardware.inventory import Inventory
+from shardwright.planning.missed import may_bring
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
@@ -95,3 +97,23 @@ def test_a_network_whose_plugin_the_image_lacks_is_planned_over_tcp_and_missed()
     assert "12.5 Gb/s Ethernet" in links_of(plan)
     assert missed.excluded[0].code == "NetworkPluginMissing"
     assert "better with an image with NCCL's plugin for EFA" in plan.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("capability", "optimize_for", "nodes", "asked"),
+    [
+        (Capability.EFA, OptimizeFor.BALANCED, 1, False),
+        (Capability.EFA, OptimizeFor.LATENCY, 1, True),
+        (Capability.EFA, OptimizeFor.BALANCED, 2, True),
+        (Capability.COMPUTE_DOMAINS, OptimizeFor.BALANCED, 1, True),
+    ],
+)
+def test_a_network_is_not_asked_for_where_instances_inside_nodes_carry_the_load(
+    capability: Capability, optimize_for: OptimizeFor, nodes: int, *, asked: bool
+) -> None:
+    request = a_request(concurrency=1, optimize_for=optimize_for)
+    plan = replace(plan_of(report_of(p5_nodes(), request)), nodes_per_replica=nodes)
+
+    assert plan.carries_load
+    assert may_bring(capability, plan, request) is asked
+    assert may_bring(capability, replace(plan, carries_load=False), request)
