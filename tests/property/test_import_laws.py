@@ -10,7 +10,7 @@ import pytest
 from shardwright.api.manifest import read_manifests
 from shardwright.cli.imports.draft import Imported
 from shardwright.cli.imports.objects import import_object, importable, models_in
-from shardwright.cli.imports.source import Document, Part
+from shardwright.cli.imports.source import ForeignObject, Spot
 from shardwright.errors import InputError
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
@@ -30,7 +30,7 @@ def _models(file: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
                 yield dict(model), objects
 
 
-def _places(part: Part) -> Iterator[Part]:
+def _places(part: Spot) -> Iterator[Spot]:
     yield part
     for child in part.each():
         yield from _places(child)
@@ -82,7 +82,7 @@ def test_every_file_has_a_model(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_field_that_is_added_anywhere_is_listed(file: Path) -> None:
     for content, others in _models(file):
-        for place in _places(Document(value=content).root):
+        for place in _places(ForeignObject(value=content).root):
             changed: Any
             if isinstance(place.value, Mapping):
                 changed, at = {**place.value, ADDED: "x"}, place.at(ADDED).path
@@ -100,7 +100,7 @@ def test_a_field_that_is_added_anywhere_is_listed(file: Path) -> None:
 def test_a_leaf_that_is_changed_changes_the_model_or_is_listed(file: Path) -> None:
     for content, others in _models(file):
         before = _outcome(content, others)
-        for leaf in _places(Document(value=content).root):
+        for leaf in _places(ForeignObject(value=content).root):
             if leaf.each() or leaf.keys in IDENTITY or isinstance(leaf.value, dict | list):
                 continue
             found = _outcome(_changed(content, leaf.keys, _other(leaf.value)), others)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.imports.source import Document, LeftOut, Part
+from shardwright.cli.imports.source import ForeignObject, LeftOut, Spot
 from shardwright.errors import InputError, Problem
 
 Content = Mapping[str, Any]
@@ -52,7 +52,7 @@ class Draft:
 
     name: str
     namespace: str | None
-    document: Document
+    document: ForeignObject
     pins: bool = False
     spec: dict[str, Any] = field(default_factory=dict)
     degrees: dict[str, int] = field(default_factory=dict)
@@ -60,14 +60,14 @@ class Draft:
     read: set[str] = field(default_factory=set)
     unknown: Problem | None = None
 
-    def put(self, path: str, value: Any, source: Part | str = "") -> None:
+    def put(self, path: str, value: Any, source: Spot | str = "") -> None:
         """Set a field of the spec, such as ``model.id``, to what stood at ``source``."""
         *parents, last = path.split(".")
         place = self.spec
         for name in parents:
             place = place.setdefault(name, {})
         place[last] = value
-        self.sources[path] = source.path if isinstance(source, Part) else source
+        self.sources[path] = source.path if isinstance(source, Spot) else source
 
     def get(self, path: str) -> Any:
         """Return a field of the spec, None if it is not set."""
@@ -76,7 +76,7 @@ class Draft:
             place = place.get(name) if isinstance(place, Mapping) else None
         return place
 
-    def carry(self, field_: str, part: Part) -> None:
+    def carry(self, field_: str, part: Spot) -> None:
         """Carry a text over as it stands, if it is one."""
         if text := part.text():
             self.put(field_, text, part)

@@ -15,12 +15,12 @@ from shardwright.cli.imports.pods import (
     carry_launch,
     carry_pod,
     carry_resources,
-    carry_volumes,
     container_named,
     launch_in,
     not_vllm,
 )
-from shardwright.cli.imports.source import Part
+from shardwright.cli.imports.source import Spot
+from shardwright.cli.imports.storage import carry_volumes
 from shardwright.errors import InputError, Problem
 
 ENGINE: Final = "main"
@@ -52,7 +52,7 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def read_graph(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, str]:
+def read_graph(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add the worker of a graph that decodes to a draft; return why its fields have no place.
 
     Raises:
@@ -87,11 +87,11 @@ def read_graph(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, s
     return _REASONS
 
 
-def _kind(part: Part) -> str:
+def _kind(part: Spot) -> str:
     return str(part.at("componentType").value or part.at("type").value or "")
 
 
-def _pod_of(part: Part) -> tuple[Part, Part]:
+def _pod_of(part: Spot) -> tuple[Spot, Spot]:
     """Return a worker's pod and its engine's container, in either version."""
     template = part.at("podTemplate", "spec")
     if template.is_there:
@@ -99,7 +99,7 @@ def _pod_of(part: Part) -> tuple[Part, Part]:
     return part.at("extraPodSpec"), part.at("extraPodSpec", "mainContainer")
 
 
-def _is_prefill(part: Part) -> bool:
+def _is_prefill(part: Spot) -> bool:
     """Return whether a worker does prefill alone, by its type or by the options of its command."""
     if "prefill" in (_kind(part), part.at("subComponentType").value):
         return True
@@ -108,12 +108,12 @@ def _is_prefill(part: Part) -> bool:
     return "is-prefill-worker" in options or options.get("disaggregation-mode") == "prefill"
 
 
-def _token(draft: Draft, secret: Part) -> None:
+def _token(draft: Draft, secret: Spot) -> None:
     if text := secret.text():
         draft.put("model.weights.secretRef", {"name": text, "key": TOKEN_KEY}, secret)
 
 
-def _unclear(source: str, workers: Sequence[Part]) -> Problem:
+def _unclear(source: str, workers: Sequence[Spot]) -> Problem:
     if not workers:
         return not_vllm(source)
     names = ", ".join(part.path for part in workers)

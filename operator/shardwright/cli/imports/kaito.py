@@ -14,8 +14,9 @@ import yaml
 
 from shardwright.cli.imports.command_line import carry_options
 from shardwright.cli.imports.draft import Content, Draft
-from shardwright.cli.imports.pods import carry_launch, carry_pod, carry_volumes, engine_of, not_vllm
-from shardwright.cli.imports.source import Document, Part
+from shardwright.cli.imports.pods import carry_launch, carry_pod, engine_of, not_vllm
+from shardwright.cli.imports.source import ForeignObject, Spot
+from shardwright.cli.imports.storage import carry_volumes
 from shardwright.errors import InputError, Problem
 
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -90,7 +91,7 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def read_workspace(draft: Draft, root: Part, others: Sequence[Content]) -> Mapping[str, str]:
+def read_workspace(draft: Draft, root: Spot, others: Sequence[Content]) -> Mapping[str, str]:
     """Add a Workspace to a draft; return why its fields have no place."""
     source = f"Workspace {draft.name}"
     inner = root.at("spec") if root.at("spec").is_there else root
@@ -99,7 +100,7 @@ def read_workspace(draft: Draft, root: Part, others: Sequence[Content]) -> Mappi
     return _REASONS
 
 
-def read_inference_set(draft: Draft, root: Part, others: Sequence[Content]) -> Mapping[str, str]:
+def read_inference_set(draft: Draft, root: Spot, others: Sequence[Content]) -> Mapping[str, str]:
     """Add an InferenceSet to a draft, a Workspace for each replica; return why its fields have no
     place.
     """
@@ -113,7 +114,7 @@ def read_inference_set(draft: Draft, root: Part, others: Sequence[Content]) -> M
     return _REASONS
 
 
-def read_multi_role_inference(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, str]:
+def read_multi_role_inference(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add a MultiRoleInference to a draft: its decode role, with the GPUs of all of them; return
     why its fields have no place.
     """
@@ -130,7 +131,7 @@ def read_multi_role_inference(draft: Draft, root: Part, _: Sequence[Content]) ->
     return _REASONS
 
 
-def _inference(draft: Draft, inference: Part, others: Sequence[Content], source: str) -> None:
+def _inference(draft: Draft, inference: Spot, others: Sequence[Content], source: str) -> None:
     preset, template = inference.at("preset"), inference.at("template")
     if template.is_there:
         pod = template.at("spec")
@@ -147,7 +148,7 @@ def _inference(draft: Draft, inference: Part, others: Sequence[Content], source:
     _config(draft, inference.at("config"), others)
 
 
-def _preset(draft: Draft, name: Part, source: str) -> None:
+def _preset(draft: Draft, name: Spot, source: str) -> None:
     """Add a preset's model: an id of the hub, or one of KAITO's short names."""
     said = str(name.value or "")
     model = said if "/" in said else PRESETS.get(said.lower())
@@ -166,12 +167,12 @@ def _preset(draft: Draft, name: Part, source: str) -> None:
     )
 
 
-def _token(draft: Draft, secret: Part) -> None:
+def _token(draft: Draft, secret: Spot) -> None:
     if text := secret.text():
         draft.put("model.weights.secretRef", {"name": text, "key": TOKEN_KEY}, secret)
 
 
-def _config(draft: Draft, name: Part, others: Sequence[Content]) -> None:
+def _config(draft: Draft, name: Spot, others: Sequence[Content]) -> None:
     if not isinstance(name.value, str) or not name.is_there:
         return
     found = next((item for item in others if _is_config_map(item, name.value)), None)
@@ -192,7 +193,7 @@ def _config(draft: Draft, name: Part, others: Sequence[Content]) -> None:
 
 def config_of(content: Content) -> str:
     """Return the name of the ConfigMap with a Workspace's or InferenceSet's options, if any."""
-    root = Document(value=content).root
+    root = ForeignObject(value=content).root
     template = root.at("spec", "template", "inference", "config")
     return root.at("inference", "config").text() or template.text()
 
@@ -209,7 +210,7 @@ def _options(draft: Draft, text: str, where: str) -> None:
     except (yaml.YAMLError, RecursionError):
         draft.leave(where, "its inference_config.yaml is no YAML")
         return
-    document = Document(value=told, name=f"{where}: ", left_out=draft.document.left_out)
+    document = ForeignObject(value=told, name=f"{where}: ", left_out=draft.document.left_out)
     options = []
     for part in document.root.at("vllm").each():
         if isinstance(part.value, str | int | float):
@@ -223,7 +224,7 @@ def _negated(name: str, value: Any) -> tuple[str, Any]:
     return (f"no-{name}", True) if value == "False" else (name, value)
 
 
-def _nodes(draft: Draft, resource: Part) -> None:
+def _nodes(draft: Draft, resource: Spot) -> None:
     labels = resource.at("labelSelector", "matchLabels")
     selector = {part.last: str(part.take()) for part in labels.each() if part.is_there}
     if selector:
@@ -233,7 +234,7 @@ def _nodes(draft: Draft, resource: Part) -> None:
     _instance(draft, resource.at("instanceType"))
 
 
-def _instance(draft: Draft, instance: Part) -> None:
+def _instance(draft: Draft, instance: Spot) -> None:
     if text := instance.text():
         before = draft.get("placement.nodeSelector") or {}
         draft.put("placement.nodeSelector", {**before, INSTANCE_TYPE: text}, instance)

@@ -14,16 +14,9 @@ from typing import Final
 from shardwright.api.weights_source import COMMIT
 from shardwright.cli.imports.command_line import carry_options, launch_of
 from shardwright.cli.imports.draft import Content, Draft
-from shardwright.cli.imports.pods import (
-    Weights,
-    carry_command,
-    carry_model,
-    carry_pod,
-    carry_volumes,
-    container_named,
-    launch_in,
-)
-from shardwright.cli.imports.source import Part
+from shardwright.cli.imports.pods import carry_command, carry_pod, container_named, launch_in
+from shardwright.cli.imports.source import Spot
+from shardwright.cli.imports.storage import MountedWeights, carry_model, carry_volumes
 
 ENGINE: Final = "main"
 """The name of the engine's container. Source: KServe's configurations for LLMInferenceService."""
@@ -54,7 +47,7 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def read_llm_inference_service(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, str]:
+def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add an LLMInferenceService to a draft; return why its fields have no place."""
     spec = root.at("spec")
     replicas = spec.at("replicas").whole()
@@ -72,7 +65,7 @@ def read_llm_inference_service(draft: Draft, root: Part, _: Sequence[Content]) -
     return _REASONS
 
 
-def _command(draft: Draft, container: Part) -> None:
+def _command(draft: Draft, container: Spot) -> None:
     """Add the options of the container's command, and those that KServe's launcher adds to it."""
     words = [str(word) for word in container.at("args").value or ()]
     alone = not container.at("command").is_there and words[:1] and words[0].startswith("-")
@@ -96,7 +89,7 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def _model(draft: Draft, uri: Part, name: str) -> None:
+def _model(draft: Draft, uri: Spot, name: str) -> None:
     scheme, _, rest = (uri.value if isinstance(uri.value, str) else "").partition("://")
     if scheme == "hf":
         model, _, revision = rest.partition(":")
@@ -108,7 +101,7 @@ def _model(draft: Draft, uri: Part, name: str) -> None:
         uri.take()
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(draft, "/weights", uri.path, Weights(claim=claim, folder=folder))
+        carry_model(draft, "/weights", uri.path, MountedWeights(claim=claim, folder=folder))
         uri.take()
     elif scheme == "oci":
         draft.put("model.weights.uri", uri.take(), uri)
@@ -121,7 +114,7 @@ def _model(draft: Draft, uri: Part, name: str) -> None:
         draft.put("model.id", name)
 
 
-def _degrees(draft: Draft, degrees: Part) -> None:
+def _degrees(draft: Draft, degrees: Spot) -> None:
     for theirs, ours in (
         ("tensor", "tensor"),
         ("pipeline", "pipeline"),

@@ -28,12 +28,12 @@ from shardwright.cli.imports.pods import (
     carry_launch,
     carry_pod,
     carry_queue,
-    carry_volumes,
     engine_of,
     not_vllm,
 )
 from shardwright.cli.imports.production_stack import VALUES, models_of, read_values
-from shardwright.cli.imports.source import Document, Part
+from shardwright.cli.imports.source import ForeignObject, Spot
+from shardwright.cli.imports.storage import carry_volumes
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, text_or_empty
 
@@ -76,7 +76,7 @@ def import_object(
         InputError: it serves nothing with vLLM, does not tell which model, or cannot be planned.
     """
     kind, metadata = kind_of(content), mapping(content.get("metadata"))
-    document = Document(value=content)
+    document = ForeignObject(value=content)
     draft = Draft(
         name=text_or_empty(metadata.get("name")) or "model",
         namespace=text_or_empty(metadata.get("namespace")) or None,
@@ -113,13 +113,13 @@ def _nameless(source: str) -> Problem:
     )
 
 
-def _of_deployment(draft: Draft, root: Part, _: Others) -> Mapping[str, str]:
+def _of_deployment(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     _replicas(draft, root.at("spec", "replicas"))
     _template(draft, root.at("spec", "template"), f"Deployment {draft.name}")
     return {}
 
 
-def _template(draft: Draft, template: Part, source: str) -> None:
+def _template(draft: Draft, template: Spot, source: str) -> None:
     """Add a template of pods whose engine is the container that starts vLLM."""
     pod = template.at("spec")
     container, launch = engine_of(pod, source)
@@ -128,7 +128,7 @@ def _template(draft: Draft, template: Part, source: str) -> None:
     carry_volumes(draft, pod, container)
 
 
-def _of_leader_worker_set(draft: Draft, root: Part, _: Others) -> Mapping[str, str]:
+def _of_leader_worker_set(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     spec = root.at("spec")
     _replicas(draft, spec.at("replicas"))
     group = spec.at("leaderWorkerTemplate")
@@ -145,7 +145,7 @@ def _of_leader_worker_set(draft: Draft, root: Part, _: Others) -> Mapping[str, s
     }
 
 
-def _of_storm_service(draft: Draft, root: Part, _: Others) -> Mapping[str, str]:
+def _of_storm_service(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     """Read AIBrix' StormService: of prefill and decode the latter, else its one role with vLLM."""
     spec, source = root.at("spec"), f"StormService {draft.name}"
     roles = spec.at("template", "spec", "roles").each()
@@ -161,12 +161,12 @@ def _of_storm_service(draft: Draft, root: Part, _: Others) -> Mapping[str, str]:
     _template(draft, role.at("template"), source)
     return {
         "roles": "prefill and decode run in the same pods",
-        "stateful": "the pods have names of their own",
+        "stateful": "each pod has a name that stays",
         "updateStrategy": "see spec.rollout",
     }
 
 
-def _several(source: str, roles: Sequence[Part]) -> Problem:
+def _several(source: str, roles: Sequence[Spot]) -> Problem:
     names = ", ".join(str(role.at("name").value) for role in roles)
     return Problem(
         code="ImportUnclear",
@@ -176,7 +176,7 @@ def _several(source: str, roles: Sequence[Part]) -> Problem:
     )
 
 
-def _of_ray_cluster_fleet(draft: Draft, root: Part, _: Others) -> Mapping[str, str]:
+def _of_ray_cluster_fleet(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     spec = root.at("spec")
     _replicas(draft, spec.at("replicas"))
     cluster = spec.at("template", "spec")
@@ -188,13 +188,13 @@ def _of_ray_cluster_fleet(draft: Draft, root: Part, _: Others) -> Mapping[str, s
     }
 
 
-def _replicas(draft: Draft, part: Part) -> None:
+def _replicas(draft: Draft, part: Spot) -> None:
     number = part.whole()
     if number is not None:
         draft.put("replicas", number, part)
 
 
-ReadObject = Callable[[Draft, Part, Others], Mapping[str, str]]
+ReadObject = Callable[[Draft, Spot, Others], Mapping[str, str]]
 """Adds an object to a draft; returns why fields of this kind have no place, by their names."""
 
 READERS: Final[Mapping[str, ReadObject]] = MappingProxyType(

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from shardwright.api.pod_spec import MOUNT_PATTERN
 from shardwright.cli.imports.command_line import Launch, carry_options, launch_of
 from shardwright.cli.imports.draft import Draft
-from shardwright.cli.imports.source import Part, leave_together
+from shardwright.cli.imports.source import Spot, leave_together
+from shardwright.cli.imports.storage import (
+    SHARED_MEMORY,
+    carry_model,
+    literal_variables,
+    weights_at,
+)
 from shardwright.engines.versions import engine_version
 from shardwright.engines.vllm.environment import VARIABLES
 from shardwright.engines.vllm.releases import RELEASES
 from shardwright.errors import InputError, Problem
 
 HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
-HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
-"""Where images keep downloads, unless HF_HOME says otherwise."""
-
 TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 MULTUS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -36,7 +37,6 @@ _PLACED: Final = "the plan names the nodes; write labels into spec.placement.nod
 _RESTRICTED: Final = "the pods meet the restricted Pod Security level"
 _DEVICES: Final = "which devices a pod has follows from the plan"
 _ROLLS: Final = "groups restart as a whole; see spec.rollout"
-_SHARED_MEMORY: Final = "shared memory follows from the plan"
 
 POD_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -52,7 +52,7 @@ POD_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "env": "users may set only variables that change neither the plan nor who may do what in "
         "the pod",
         "envFrom": "name the variables in spec.engine.env",
-        "hostIPC": _SHARED_MEMORY,
+        "hostIPC": SHARED_MEMORY,
         "hostNetwork": "the pods have a network of their own; see spec.pod.network",
         "initContainers": "the pods have none but the operator's own",
         "labels": "Services and policies select by it: add it to spec.pod.labels if they are to "
@@ -105,20 +105,10 @@ _ENGINE_IMAGE: Final = re.compile(r"(^|/)(vllm-openai[^/:@]*|vllm)([:@][^/]*)?$"
 
 _INTERFACES: Final = re.compile(r"_IFNAME$")
 _OF_MULTUS: Final = re.compile(r"net[0-9]*")
-_MOUNTABLE: Final = re.compile(MOUNT_PATTERN)
-_CLAIM: Final = ("persistentVolumeClaim", "claimName")
 _SHOWN: Final = 120  # characters of a foreign script
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Where a pod reads a model that it names by path: a folder on a claim."""
-
-    claim: str
-    folder: str
-
-
-def engine_of(pod: Part, source: str) -> tuple[Part, Launch]:
+def engine_of(pod: Spot, source: str) -> tuple[Spot, Launch]:
     """Return the container of a pod that starts vLLM, and how; of several the one with GPUs.
 
     Raises:
@@ -137,34 +127,35 @@ def engine_of(pod: Part, source: str) -> tuple[Part, Launch]:
     return started[0]
 
 
-def _has_gpus(container: Part) -> bool:
+def _has_gpus(container: Spot) -> bool:
     resources = container.at("resources")
     named = (name.last for kind in ("limits", "requests") for name in resources.at(kind).each())
     return any(_GPU.match(name) for name in named) or resources.at("claims").is_there
 
 
-def container_named(pod: Part, name: str) -> Part:
+def container_named(pod: Spot, name: str) -> Spot:
     """Return the container of a name; an empty place if there is none."""
     containers = pod.at("containers").each()
     found = (item for item in containers if item.at("name").value == name)
     return next(found, pod.at("containers", name))
 
 
-def launch_in(container: Part) -> Launch | None:
+def launch_in(container: Spot) -> Launch | None:
     """Return how a container starts vLLM, None if it starts something else."""
     command, arguments = (_words(container.at(key)) for key in ("command", "args"))
     image = str(container.at("image").value or "")
     own = not command and arguments and _ENGINE_IMAGE.search(image)
     try:
         return launch_of(
-            ["vllm", "serve", *arguments] if own else [*command, *arguments], _literal(container)
+            ["vllm", "serve", *arguments] if own else [*command, *arguments],
+            literal_variables(container),
         )
     except ValueError:  # a script with unclosed quotes
         return None
 
 
 def carry_pod(
-    draft: Draft, pod: Part, container: Part, metadata: Sequence[Part] = (), source: str = ""
+    draft: Draft, pod: Spot, container: Spot, metadata: Sequence[Spot] = (), source: str = ""
 ) -> None:
     """Add a pod's fields and those of its engine's container to a draft, but for the command.
 
@@ -185,15 +176,15 @@ def carry_pod(
     carry_resources(draft, container.at("resources"))
 
 
-def carry_launch(draft: Draft, pod: Part, container: Part, launch: Launch) -> None:
+def carry_launch(draft: Draft, pod: Spot, container: Spot, launch: Launch) -> None:
     """Add the options and the model of the command of an engine's container to a draft."""
     carry_command(draft, container, launch)
     if launch.model:
-        weights = _weights_at(launch.model, pod, container)
+        weights = weights_at(launch.model, pod, container)
         carry_model(draft, launch.model, container.path, weights)
 
 
-def carry_command(draft: Draft, container: Part, launch: Launch) -> None:
+def carry_command(draft: Draft, container: Spot, launch: Launch) -> None:
     """Add the options of the command of an engine's container to a draft."""
     for key in ("command", "args"):
         container.at(key).take()
@@ -206,25 +197,7 @@ def carry_command(draft: Draft, container: Part, launch: Launch) -> None:
         )
 
 
-def carry_model(draft: Draft, model: str, where: str, weights: Weights | None) -> None:
-    """Add a model to a draft: an id of the hub, or a folder on a claim."""
-    if not model.startswith("/"):
-        draft.put("model.id", model, where)
-        return
-    if weights:
-        uri = f"pvc://{weights.claim}/{weights.folder}".rstrip("/")
-        draft.put("model.weights.uri", uri, where)
-    else:
-        draft.leave(
-            where,
-            f"{model} is on no claim of the pod: say where the weights are in spec.model.weights",
-        )
-    served = draft.get("model.servedName")
-    if isinstance(served, str) and served.count("/") == 1:
-        draft.put("model.id", served)
-
-
-def carry_environment(draft: Draft, variables: Part, used: frozenset[str] = frozenset()) -> None:
+def carry_environment(draft: Draft, variables: Spot, used: frozenset[str] = frozenset()) -> None:
     """Add variables to a draft; ``used`` are those whose values stand in the command already."""
     kept = []
     for item in variables.each():
@@ -250,7 +223,7 @@ def carry_environment(draft: Draft, variables: Part, used: frozenset[str] = froz
         draft.put("engine.env", [*(draft.get("engine.env") or ()), *kept], variables)
 
 
-def _carry_token(draft: Draft, item: Part, reference: Part) -> None:
+def _carry_token(draft: Draft, item: Spot, reference: Spot) -> None:
     item.at("name").take()
     named = {key: text for key in ("name", "key") if (text := reference.at(key).text())}
     draft.put("model.weights.secretRef", named, reference)
@@ -269,7 +242,7 @@ def _is_reached(draft: Draft, name: str, value: str) -> bool:
 
 
 def carry_resources(
-    draft: Draft, resources: Part, names: Mapping[str, str] = MappingProxyType({})
+    draft: Draft, resources: Spot, names: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Add CPU, memory, local disk, slices and the network's devices to a draft.
 
@@ -283,7 +256,7 @@ def carry_resources(
     ):
         _carry_quantity(draft, f"pod.resources.{field}", first.at(name), second.at(name))
     devices: dict[str, Any] = {}
-    gpus: list[Part] = []
+    gpus: list[Spot] = []
     for part in (*limits.each(), *requests.each()):
         name = names.get(part.last, part.last)
         if name.startswith(_MIG):
@@ -306,7 +279,7 @@ def carry_resources(
         draft.put("pod.network", {**(draft.get("pod.network") or {}), **network}, resources)
 
 
-def _carry_quantity(draft: Draft, field: str, first: Part, second: Part) -> None:
+def _carry_quantity(draft: Draft, field: str, first: Spot, second: Spot) -> None:
     chosen, other = (first, second) if first.is_there else (second, first)
     if not isinstance(chosen.value, str | int | float):
         return
@@ -321,19 +294,19 @@ def _count(value: Any) -> Any:
     return int(value) if str(value).isdecimal() else value
 
 
-def carry_queue(draft: Draft, labels: Part) -> None:
+def carry_queue(draft: Draft, labels: Spot) -> None:
     """Add the queue of Kueue that a label names to a draft."""
     if queue := labels.at(KUEUE).text():
         draft.put("placement.scheduler", "Kueue", labels)
         draft.put("placement.queue", queue, labels)
 
 
-def _carry_metadata(draft: Draft, metadata: Part) -> None:
+def _carry_metadata(draft: Draft, metadata: Spot) -> None:
     carry_networks(draft, metadata.at("annotations", MULTUS))
     carry_queue(draft, metadata.at("labels"))
 
 
-def carry_networks(draft: Draft, annotation: Part) -> None:
+def carry_networks(draft: Draft, annotation: Spot) -> None:
     """Add the networks that an annotation of Multus names to a draft."""
     names = _attachments(annotation.value) if isinstance(annotation.value, str) else []
     if names:
@@ -368,7 +341,7 @@ def _network(item: Mapping[str, Any]) -> str:
 
 
 def _refuse_other_accelerators(
-    pod: Part, container: Part, metadata: Sequence[Part], source: str
+    pod: Spot, container: Spot, metadata: Sequence[Spot], source: str
 ) -> None:
     resources = container.at("resources")
     annotations = [note for part in metadata for note in part.at("annotations").each()]
@@ -390,51 +363,16 @@ def _refuse_other_accelerators(
         )
 
 
-def _words(part: Part) -> list[str]:
+def _words(part: Spot) -> list[str]:
     return [str(word) for word in part.value] if isinstance(part.value, list) else []
 
 
-def _literal(container: Part) -> dict[str, str]:
-    return {
-        str(item.at("name").value): str(item.at("value").value)
-        for item in container.at("env").each()
-        if item.at("value").is_there
-    }
-
-
-def _names_in(container: Part) -> frozenset[str]:
+def _names_in(container: Spot) -> frozenset[str]:
     text = " ".join(word for key in ("command", "args") for word in _words(container.at(key)))
     return frozenset(re.findall(r"\$[({]?(\w+)", text, re.ASCII))
 
 
-def _claims(pod: Part) -> Iterator[tuple[str, Part]]:
-    for volume in pod.at("volumes").each():
-        claim = volume.at(*_CLAIM)
-        if isinstance(claim.value, str) and claim.is_there:
-            yield str(volume.at("name").value), volume
-
-
-def _weights_at(model: str, pod: Part, container: Part) -> Weights | None:
-    claims = dict(_claims(pod))
-    for mount in container.at("volumeMounts").each():
-        root = str(mount.at("mountPath").value or "").rstrip("/")
-        volume = claims.get(str(mount.at("name").value))
-        if volume and root and (model == root or model.startswith(f"{root}/")):
-            sub, rest = str(mount.at("subPath").value or ""), model.removeprefix(root)
-            _take_mount(volume, mount, "subPath")
-            folder = "/".join(part for part in (sub.strip("/"), rest.strip("/")) if part)
-            return Weights(claim=str(volume.at(*_CLAIM).value), folder=folder)
-    return None
-
-
-def _take_mount(volume: Part, mount: Part, *more: str) -> None:
-    volume.at("name").take()
-    volume.at(*_CLAIM).take()
-    for key in ("name", "mountPath", "readOnly", *more):
-        mount.at(key).take()
-
-
-def _carry_place(draft: Draft, pod: Part) -> None:
+def _carry_place(draft: Draft, pod: Spot) -> None:
     carry_selector(draft, pod.at("nodeSelector"))
     carry_tolerations(draft, pod.at("tolerations"))
     draft.carry("pod.priorityClassName", pod.at("priorityClassName"))
@@ -444,7 +382,7 @@ def _carry_place(draft: Draft, pod: Part) -> None:
         draft.put("pod.imagePullSecrets", [{"name": name} for name in names], secrets)
 
 
-def carry_selector(draft: Draft, selector: Part) -> None:
+def carry_selector(draft: Draft, selector: Spot) -> None:
     """Add labels that nodes must carry to a draft."""
     labels = {part.last: text for part in selector.each() if (text := part.text())}
     if labels:
@@ -452,7 +390,7 @@ def carry_selector(draft: Draft, selector: Part) -> None:
         draft.put("placement.nodeSelector", {**before, **labels}, selector)
 
 
-def carry_tolerations(draft: Draft, tolerations: Part) -> None:
+def carry_tolerations(draft: Draft, tolerations: Spot) -> None:
     """Add tolerations to a draft."""
     kept = [
         {key: item.at(key).take() for key in TOLERATION if item.at(key).is_there}
@@ -463,7 +401,7 @@ def carry_tolerations(draft: Draft, tolerations: Part) -> None:
         draft.put("placement.tolerations", [*before, *kept], tolerations)
 
 
-def carry_image(draft: Draft, image: str, *parts: Part) -> None:
+def carry_image(draft: Draft, image: str, *parts: Spot) -> None:
     """Add an image to a draft if its tag names a supported version of vLLM."""
     if not image or not any(part.is_open for part in parts):
         return
@@ -475,54 +413,6 @@ def carry_image(draft: Draft, image: str, *parts: Part) -> None:
     for part in parts:
         part.take()
     draft.put("engine.image", image, parts[0])
-
-
-def carry_volumes(draft: Draft, pod: Part, container: Part) -> None:
-    """Add the claim that keeps downloads, and the folders that spec.pod.volumes admits, to a draft;
-    the weights' own are taken before.
-    """
-    cache = _literal(container).get("HF_HOME", "").rstrip("/")
-    kept = []
-    for volume in pod.at("volumes").each():
-        name = volume.at("name").value
-        mounts = [
-            mount
-            for mount in container.at("volumeMounts").each()
-            if mount.at("name").value == name and mount.at("mountPath").is_open
-        ]
-        paths = [str(mount.at("mountPath").value or "").rstrip("/") for mount in mounts]
-        if not volume.at("name").is_open:
-            continue
-        if "/dev/shm" in paths or volume.at("emptyDir", "medium").value == "Memory":  # noqa: S108 - shared memory
-            leave_together([volume, *mounts], _SHARED_MEMORY)
-        elif volume.at("emptyDir").value is not None:
-            leave_together([volume, *mounts], "the operator brings folders for what engines write")
-        elif volume.at(*_CLAIM).is_there and {*paths} & {*HUB_CACHES, cache} - {""}:
-            draft.put("model.weights.cache", {"claimName": volume.at(*_CLAIM).value}, volume)
-            _take_mount(volume, next(iter(mounts)))
-        elif len(mounts) == 1 and (own := _own_volume(volume, mounts[0])):
-            kept.append(own)
-    if kept:
-        draft.put("pod.volumes", kept, pod.at("volumes"))
-
-
-def _own_volume(volume: Part, mount: Part) -> dict[str, Any] | None:
-    """Take a volume that spec.pod.volumes can say, else return None."""
-    path, claim = mount.at("mountPath").value, volume.at("persistentVolumeClaim")
-    if not isinstance(path, str) or not _MOUNTABLE.match(path) or mount.at("subPath").is_there:
-        return None
-    field: dict[str, Any] = {}
-    if isinstance(claim.at("claimName").value, str):
-        read_only = mount.at("readOnly").value is True or claim.at("readOnly").value is True
-        field = {"pvc": {"claimName": claim.at("claimName").text(), "readOnly": read_only}}
-        claim.at("readOnly").take()
-    elif isinstance(volume.at("configMap", "name").value, str):
-        field = {"configMap": {"name": volume.at("configMap", "name").text()}}
-    if not field:
-        return None
-    for key in ("name", "mountPath", "readOnly"):
-        mount.at(key).take()
-    return {"name": volume.at("name").take(), "mountPath": path, **field}
 
 
 def not_vllm(source: str) -> Problem:

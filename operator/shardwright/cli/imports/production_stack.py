@@ -15,12 +15,12 @@ from shardwright.cli.imports.draft import Content, Draft
 from shardwright.cli.imports.pods import (
     carry_environment,
     carry_image,
-    carry_model,
     carry_resources,
     carry_selector,
     carry_tolerations,
 )
-from shardwright.cli.imports.source import Part, leave_together
+from shardwright.cli.imports.source import Spot, leave_together
+from shardwright.cli.imports.storage import carry_model
 
 VALUES: Final = "values of production-stack"
 """What stands for the kind of values, which have none."""
@@ -62,7 +62,7 @@ def models_of(content: Content) -> Sequence[Content]:
     ]
 
 
-def read_values(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, str]:
+def read_values(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add the first model of the values to a draft; return why fields have no place."""
     engines = root.at("servingEngineSpec")
     model = engines.at("modelSpec").each()[0]
@@ -86,12 +86,12 @@ def read_values(draft: Draft, root: Part, _: Sequence[Content]) -> Mapping[str, 
     return _REASONS
 
 
-def _image(model: Part) -> str:
+def _image(model: Spot) -> str:
     parts = [str(model.at(key).value) for key in ("repository", "tag") if model.at(key).is_there]
     return ":".join(parts)
 
 
-def _model(draft: Draft, url: Part) -> None:
+def _model(draft: Draft, url: Spot) -> None:
     text = url.text()
     if "://" in text:
         draft.put("model.weights.uri", text, url)
@@ -99,7 +99,7 @@ def _model(draft: Draft, url: Part) -> None:
         carry_model(draft, text, url.path, None)
 
 
-def _options(draft: Draft, config: Part) -> None:
+def _options(draft: Draft, config: Spot) -> None:
     """Add options that the chart makes of fields: their names with dashes, false as a negative."""
     options: list[tuple[str, Value]] = []
     for part in config.each():
@@ -118,7 +118,7 @@ def _options(draft: Draft, config: Part) -> None:
     carry_options(draft, options, config.path)
 
 
-def _resources(draft: Draft, model: Part) -> None:
+def _resources(draft: Draft, model: Spot) -> None:
     carry_resources(draft, model.at("resources"))
     for field, first, second in (
         ("cpu", "requestCPU", "limitCPU"),
@@ -139,7 +139,7 @@ def _resources(draft: Draft, model: Part) -> None:
     )
 
 
-def _secrets(draft: Draft, engines: Part, model: Part) -> None:
+def _secrets(draft: Draft, engines: Spot, model: Spot) -> None:
     for secret, field in (
         (model.at("hf_token"), "model.weights.secretRef"),
         (engines.at("vllmApiKey"), "engine.apiKeySecretRef"),

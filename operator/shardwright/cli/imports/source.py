@@ -50,7 +50,7 @@ class LeftOut:
 
 
 @dataclass(kw_only=True)
-class Document:
+class ForeignObject:
     """A document, the places in it that were taken, and what was left out so far.
 
     ``name`` stands before its paths, empty for the imported object itself.
@@ -62,9 +62,9 @@ class Document:
     left_out: list[LeftOut] = field(default_factory=list)
 
     @property
-    def root(self) -> Part:
+    def root(self) -> Spot:
         """Return the whole document."""
-        return Part(document=self, keys=(), value=self.value)
+        return Spot(document=self, keys=(), value=self.value)
 
     def leave_the_rest(self, reasons: Mapping[str, str]) -> None:
         """Leave out every leaf that nobody took, with the reason of the innermost field that has
@@ -83,7 +83,7 @@ class Document:
         defaults = [part for part in self._leaves(self.root) if part.is_default]
         leave_together([part for part in (*written, *defaults) if part.is_open], _KUBERNETES)
 
-    def _leaves(self, part: Part) -> Iterator[Part]:
+    def _leaves(self, part: Spot) -> Iterator[Spot]:
         children = part.each()
         if not children:
             yield part
@@ -92,21 +92,21 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Spot:
     """A place in a document, and what stands there; None if nothing does."""
 
-    document: Document
+    document: ForeignObject
     keys: tuple[str | int, ...]
     value: Any
 
-    def at(self, *keys: str) -> Part:
+    def at(self, *keys: str) -> Spot:
         """Return the place of a field, or of a field of a field."""
         value = self.value
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
-        return Part(document=self.document, keys=(*self.keys, *keys), value=value)
+        return Spot(document=self.document, keys=(*self.keys, *keys), value=value)
 
-    def each(self) -> tuple[Part, ...]:
+    def each(self) -> tuple[Spot, ...]:
         """Return the places of the items of a list, or of an object's fields."""
         entries = (
             self.value.items()
@@ -116,7 +116,7 @@ class Part:
             else ()
         )
         return tuple(
-            Part(document=self.document, keys=(*self.keys, key), value=value)
+            Spot(document=self.document, keys=(*self.keys, key), value=value)
             for key, value in entries
         )
 
@@ -167,7 +167,7 @@ class Part:
         """Return where it stands, items of lists by their name if they have one.
 
         >>> spec = {"env": [{"name": "A", "value": 1}], "limits": {"nvidia.com/gpu": 1}}
-        >>> root = Document(value=spec).root
+        >>> root = ForeignObject(value=spec).root
         >>> root.at("env").each()[0].at("value").path, root.at("limits", "nvidia.com/gpu").path
         ('env[A].value', 'limits[nvidia.com/gpu]')
         """
@@ -179,8 +179,8 @@ class Part:
 
 
 def _untaken(
-    part: Part, opened: set[tuple[str | int, ...]], reasons: Mapping[str, str]
-) -> Iterator[Part]:
+    part: Spot, opened: set[tuple[str | int, ...]], reasons: Mapping[str, str]
+) -> Iterator[Spot]:
     if not part.is_open or not _says(part.value):
         return
     reasoned = any(key in reasons for key in part.keys[-2:])
@@ -198,7 +198,7 @@ def _names(value: Any, reasons: Mapping[str, str]) -> bool:
     return isinstance(value, list) and any(_names(child, reasons) for child in value)
 
 
-def leave_together(parts: list[Part], why: str) -> None:
+def leave_together(parts: list[Spot], why: str) -> None:
     """Leave out what is there of several places for one reason, in one line."""
     there = [part for part in parts if part.is_there]
     if there:
