@@ -33,7 +33,7 @@ Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/no
 
 
 def usual_tolerations(resource: str, architecture: str) -> tuple[Mapping[str, str], ...]:
-    """Return those of them that pods with GPUs of a resource need on nodes of an architecture.
+    """Return the usual tolerations of pods with GPUs of a resource on nodes of an architecture.
 
     >>> [item["key"] for item in usual_tolerations("nvidia.com/mig-1g.10gb", "amd64")]
     ['nvidia.com/gpu', 'sku']
