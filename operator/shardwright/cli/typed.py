@@ -322,6 +322,13 @@ _LLM_INFERENCE_SERVICE: Final = ImportedKind(
     plural="llminferenceservices",
     versions=("v1alpha2", "v1alpha1"),
 )
+_INFERENCE_SERVICE: Final = ImportedKind(
+    kind="InferenceService",
+    brought_by="KServe",
+    group="serving.kserve.io",
+    plural="inferenceservices",
+    versions=("v1beta1",),
+)
 _WORKSPACE: Final = ImportedKind(
     kind="Workspace",
     brought_by="KAITO",
@@ -372,6 +379,8 @@ KINDS: Final = {
     "lws": _LEADER_WORKER_SET,
     "llminferenceservice": _LLM_INFERENCE_SERVICE,
     "llmisvc": _LLM_INFERENCE_SERVICE,
+    "inferenceservice": _INFERENCE_SERVICE,
+    "isvc": _INFERENCE_SERVICE,
     "workspace": _WORKSPACE,
     "inferenceset": _INFERENCE_SET,
     "multiroleinference": _MULTI_ROLE_INFERENCE,

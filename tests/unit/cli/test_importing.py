@@ -483,6 +483,16 @@ def test_what_runs_on_no_gpu_is_refused(
         import_object(server)
 
 
+def test_a_claim_in_another_object_tells_the_accelerator() -> None:
+    server = _deployment(ENGINE, resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}])
+    devices = {"requests": [{"exactly": {"deviceClassName": "tpu.google.com"}}]}
+    template = {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": devices}}}
+
+    with pytest.raises(InputError, match="runs on tpu.google.com"):
+        import_object(server, [template])
+    assert import_object(_deployment(ENGINE), [template]).left_out == ()
+
+
 def test_an_interface_is_carried_over_only_with_the_network_that_brings_it() -> None:
     variables = [{"name": "NCCL_SOCKET_IFNAME", "value": "net1"}]
     server = _deployment({**ENGINE, "env": variables}, hostNetwork=True)
@@ -681,3 +691,24 @@ def test_kserves_engine_is_main_with_the_network_that_its_variables_name(capsys:
         "spec.prefill",
     } <= left_out.keys()
     assert "does not tell its vLLM version" in left_out["spec.template.containers[main].image"]
+
+
+def test_a_predictor_of_kserves_runtime_names_its_model_by_an_option(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "inference-service.yaml")
+
+    assert manifest["spec"] == {
+        "model": {
+            "id": "meta-llama/Llama-3.1-8B-Instruct",
+            "servedName": "llama3",
+            "weights": {"secretRef": {"name": "hub", "key": "token"}},
+        },
+        "engine": {"maxModelLen": 8192},
+        "replicas": 2,
+        "placement": {"nodeSelector": {"pool": "gpus"}},
+        "pod": {"resources": {"cpu": "6", "memory": "24Gi"}},
+    }
+    assert {
+        "spec.predictor.maxReplicas",
+        "spec.predictor.model: --backend",
+        "spec.predictor.model.env[HF_TOKEN].valueFrom.secretKeyRef.optional",
+    } <= left_out.keys()

@@ -75,7 +75,7 @@ def read_graph(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, s
         _token(draft, item.at("secretRef", "name"))
     container.at("image").leave(_REASONS["image"])
     metadata = [worker, worker.at("extraPodMetadata"), worker.at("podTemplate", "metadata")]
-    carry_pod(draft, pod, container, metadata, source)
+    carry_pod(draft, pod, container, metadata)
     carry_resources(draft, worker.at("resources"), _RESOURCES)
     carry_launch(draft, pod, container, launch)
     carry_volumes(draft, pod, container)

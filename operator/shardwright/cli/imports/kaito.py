@@ -136,7 +136,7 @@ def _inference(draft: Draft, inference: Spot, others: Sequence[Content], source:
     if template.is_there:
         pod = template.at("spec")
         container, launch = engine_of(pod, source)
-        carry_pod(draft, pod, container, [template.at("metadata")], source)
+        carry_pod(draft, pod, container, [template.at("metadata")])
         carry_launch(draft, pod, container, launch)
         carry_volumes(draft, pod, container)
     elif preset.at("name").is_there:

@@ -1,6 +1,7 @@
-"""KServe's LLMInferenceService: its engine is the container ``main``, by its contract.
+"""KServe's LLMInferenceService and InferenceService: their engines are the containers ``main`` and
+``kserve-container``, by their contracts.
 
-Shapes as of v1alpha1 and v1alpha2 (kserve/kserve).
+Shapes as of v1alpha1 and v1alpha2, and of v1beta1 (kserve/kserve).
 """
 
 from __future__ import annotations
@@ -14,15 +15,29 @@ from typing import Final
 from shardwright.api.weights_source import COMMIT
 from shardwright.cli.imports.command_line import carry_options, launch_of
 from shardwright.cli.imports.draft import Content, Draft
-from shardwright.cli.imports.pods import carry_command, carry_pod, container_named, launch_in
+from shardwright.cli.imports.pods import (
+    carry_command,
+    carry_launch,
+    carry_pod,
+    container_named,
+    launch_in,
+    not_vllm,
+)
 from shardwright.cli.imports.source import Spot
 from shardwright.cli.imports.storage import MountedWeights, carry_model, carry_volumes
+from shardwright.errors import InputError
 
 ENGINE: Final = "main"
 """The name of the engine's container. Source: KServe's configurations for LLMInferenceService."""
 
 ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 """Variable from which KServe's launcher takes further options of vLLM."""
+
+PREDICTOR: Final = "kserve-container"
+"""The name of the engine's container in a predictor. Source: KServe's ``pkg/constants``."""
+
+_FORMATS: Final = frozenset({"huggingface", "vllm"})
+"""Formats of models whose runtime starts vLLM. Source: KServe's ``kserve-huggingfaceserver``."""
 
 _DEVICES: Final = "which devices a pod has follows from the plan; see spec.placement"
 
@@ -57,12 +72,58 @@ def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -
     pod, container = spec.at("template"), container_named(spec.at("template"), ENGINE)
     metadata = root.at("metadata"), spec
     _command(draft, container)
-    carry_pod(draft, pod, container, metadata, f"LLMInferenceService {draft.name}")
+    carry_pod(draft, pod, container, metadata)
     carry_volumes(draft, pod, container)
     name = spec.at("model", "name").value
     _model(draft, spec.at("model", "uri"), name if isinstance(name, str) else "")
     _degrees(draft, spec.at("parallelism"))
     return _REASONS
+
+
+def read_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
+    """Add an InferenceService's predictor to a draft; return why its fields have no place.
+
+    Raises:
+        InputError: its runtime starts no vLLM, as far as its format or command tells.
+    """
+    predictor, source = root.at("spec", "predictor"), f"InferenceService {draft.name}"
+    model = predictor.at("model")
+    container = model if model.is_there else container_named(predictor, PREDICTOR)
+    carry_pod(draft, predictor, container, [predictor, root.at("metadata")])
+    if model.is_there:
+        _of_runtime(draft, model, source)
+    elif launch := launch_in(container):
+        carry_launch(draft, predictor, container, launch)
+    else:
+        raise InputError([not_vllm(source)])
+    carry_volumes(draft, predictor, container)
+    replicas = predictor.at("minReplicas").whole()
+    if replicas is not None:
+        draft.put("replicas", replicas, predictor.at("minReplicas"))
+    worker = predictor.at("workerSpec")
+    for theirs, ours in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
+        degree = worker.at(theirs).whole()
+        if degree is not None:
+            draft.degrees[ours] = degree
+    return {**_REASONS, "workerSpec": _REASONS["worker"], "maxReplicas": _REASONS["scaling"]}
+
+
+def _of_runtime(draft: Draft, model: Spot, source: str) -> None:
+    """Add what KServe's runtime for models of the hub is told: its own options, and vLLM's."""
+    name = model.at("modelFormat", "name")
+    if str(name.value).lower() not in _FORMATS:
+        raise InputError([not_vllm(source)])
+    name.take()
+    words = [str(word) for word in model.at("args").value or ()]
+    launch = launch_of(["vllm", "serve", *words], {})
+    options = dict(launch.options) if launch else {}
+    model.at("args").take()
+    for theirs, ours in (("model-id", "model.id"), ("model-name", "model.servedName")):
+        if isinstance(said := options.pop(theirs, None), str):
+            draft.put(ours, said, model.at("args"))
+    carry_options(draft, tuple(options.items()), model.path)
+    if model.at("storageUri").is_there:
+        _model(draft, model.at("storageUri"), "")
 
 
 def _command(draft: Draft, container: Spot) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.cli.imports.accelerators import refuse_other_accelerators
 from shardwright.cli.imports.draft import Content, Draft, Imported
 from shardwright.cli.imports.dynamo import read_graph
 from shardwright.cli.imports.kaito import (
@@ -22,7 +23,7 @@ from shardwright.cli.imports.kaito import (
     read_multi_role_inference,
     read_workspace,
 )
-from shardwright.cli.imports.kserve import read_llm_inference_service
+from shardwright.cli.imports.kserve import read_inference_service, read_llm_inference_service
 from shardwright.cli.imports.pods import (
     POD_REASONS,
     carry_launch,
@@ -86,6 +87,7 @@ def import_object(
     root = document.root
     for path in (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")):
         root.at(*path).take()
+    refuse_other_accelerators(content, others, f"{kind} {draft.name}")
     reasons = READERS[kind](draft, root, others)
     if options.model:
         draft.put("model.id", options.model)
@@ -123,7 +125,7 @@ def _template(draft: Draft, template: Spot, source: str) -> None:
     """Add a template of pods whose engine is the container that starts vLLM."""
     pod = template.at("spec")
     container, launch = engine_of(pod, source)
-    carry_pod(draft, pod, container, [template.at("metadata")], source)
+    carry_pod(draft, pod, container, [template.at("metadata")])
     carry_launch(draft, pod, container, launch)
     carry_volumes(draft, pod, container)
 
@@ -202,6 +204,7 @@ READERS: Final[Mapping[str, ReadObject]] = MappingProxyType(
         "Deployment": _of_deployment,
         "LeaderWorkerSet": _of_leader_worker_set,
         "LLMInferenceService": read_llm_inference_service,
+        "InferenceService": read_inference_service,
         "Workspace": read_workspace,
         "InferenceSet": read_inference_set,
         "MultiRoleInference": read_multi_role_inference,

@@ -42,6 +42,7 @@ POD_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "affinity": _PLACED,
         "nodeName": _PLACED,
+        "optional": "the Secret must be there",
         "annotations": "spec.pod.annotations takes it, with a domain if the administrator admits "
         "that (policy.admittedPodKeys)",
         "capabilities": "the pods have none; see spec.pod.network.lockMemory",
@@ -88,16 +89,6 @@ _MIG: Final = "nvidia.com/mig-"
 _NETWORK_DEVICE: Final = re.compile(r"rdma|roce|/efa$|hostdev|mlnx|/v?nic$|/hca", re.ASCII)
 """Names of devices by which pods reach a network. Source: the names that hardware/topology.py
 knows, and those of KServe's, AIBrix' and llm-d's samples.
-"""
-
-_OTHER_ACCELERATOR: Final = re.compile(
-    r"google\.com/tpu|tpu\.google\.com|gke-tpu-|aws\.amazon\.com/neuron|neuron\.aws|habana\.ai/"
-    r"|gpu\.intel\.com|huawei\.com/ascend|cambricon\.com/|qualcomm\.com/qaic|tenstorrent\.com/"
-    r"|furiosa\.ai/|rebellions\.ai/",
-    re.IGNORECASE,
-)
-"""Resources, labels and device classes of accelerators that are no GPUs of NVIDIA or AMD. Source:
-the vendors' device plugins and DRA drivers.
 """
 
 _ENGINE_IMAGE: Final = re.compile(r"(^|/)(vllm-openai[^/:@]*|vllm)([:@][^/]*)?$")
@@ -154,17 +145,11 @@ def launch_in(container: Spot) -> Launch | None:
         return None
 
 
-def carry_pod(
-    draft: Draft, pod: Spot, container: Spot, metadata: Sequence[Spot] = (), source: str = ""
-) -> None:
+def carry_pod(draft: Draft, pod: Spot, container: Spot, metadata: Sequence[Spot] = ()) -> None:
     """Add a pod's fields and those of its engine's container to a draft, but for the command.
 
     ``metadata`` are those whose annotations and labels the pod gets.
-
-    Raises:
-        InputError: it runs on an accelerator that nothing here plans.
     """
-    _refuse_other_accelerators(pod, container, metadata, source)
     container.at("name").take()
     for part in metadata:
         _carry_metadata(draft, part)
@@ -340,29 +325,6 @@ def _network(item: Mapping[str, Any]) -> str:
     return "/".join(str(item[key]) for key in ("namespace", "name") if item.get(key))
 
 
-def _refuse_other_accelerators(
-    pod: Spot, container: Spot, metadata: Sequence[Spot], source: str
-) -> None:
-    resources = container.at("resources")
-    annotations = [note for part in metadata for note in part.at("annotations").each()]
-    named = (
-        *(part.last for kind in ("limits", "requests") for part in resources.at(kind).each()),
-        *(part.last for part in pod.at("nodeSelector").each()),
-        *(str(note.value) for note in annotations if note.last.endswith("device-class")),
-    )
-    if found := next((name for name in named if _OTHER_ACCELERATOR.search(name)), None):
-        raise InputError(
-            [
-                Problem(
-                    code="ImportUnclear",
-                    what=f"{source} runs on {found}",
-                    limit="and only GPUs of NVIDIA and AMD are planned",
-                    remedy="leave it where it is",
-                )
-            ]
-        )
-
-
 def _words(part: Spot) -> list[str]:
     return [str(word) for word in part.value] if isinstance(part.value, list) else []
 
@@ -392,10 +354,11 @@ def carry_selector(draft: Draft, selector: Spot) -> None:
 
 def carry_tolerations(draft: Draft, tolerations: Spot) -> None:
     """Add tolerations to a draft."""
-    kept = [
+    said = (
         {key: item.at(key).take() for key in TOLERATION if item.at(key).is_there}
         for item in tolerations.each()
-    ]
+    )
+    kept = [item for item in said if item]
     if kept:
         before = draft.get("placement.tolerations") or []
         draft.put("placement.tolerations", [*before, *kept], tolerations)
