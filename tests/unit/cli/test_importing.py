@@ -488,7 +488,7 @@ def test_a_claim_in_another_object_tells_the_accelerator() -> None:
     devices = {"requests": [{"exactly": {"deviceClassName": "tpu.google.com"}}]}
     template = {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": devices}}}
 
-    with pytest.raises(InputError, match="runs on tpu.google.com"):
+    with pytest.raises(InputError, match=r"runs on tpu\.google\.com"):
         import_object(server, [template])
     assert import_object(_deployment(ENGINE), [template]).left_out == ()
 
