@@ -120,8 +120,10 @@ def test_of_a_file_without_end_no_more_is_read_than_is_allowed(
     os.mkfifo(files.folder / "pipes" / "never.yaml")
 
     assert _errors(capsys, "plan", "-f", "/dev/zero", "--gpus", "H100") == [
-        "error[FileUnreadable]: /dev/zero: it must have at most 512 MiB, and has more; give a "
-        "smaller file"
+        (
+            "error[FileUnreadable]: /dev/zero: it must have at most 512 MiB, and has more; give a "
+            "smaller file"
+        )
     ]
     assert "no file in it ends in" in _errors(capsys, "plan", "-f", "pipes", "--gpus", "H100")[0]
 
