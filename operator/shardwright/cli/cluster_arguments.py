@@ -372,7 +372,7 @@ def _add_import(commands: Any, add: AddCommand) -> None:
         "name",
         nargs="*",
         metavar="KIND/NAME",
-        help="deployment/, lws/, llmisvc/ or workspace/NAME; they are of the cluster; or -f",
+        help="such as deployment/, lws/, llmisvc/, workspace/ or dgd/NAME; of the cluster; or -f",
     )
     command.add_argument(
         "-f",

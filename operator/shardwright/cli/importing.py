@@ -1,5 +1,4 @@
-"""The command ``import``: LeaderWorkerSets, Deployments and models of KServe or KAITO as
-ShardedModels.
+"""The command ``import``: other controllers' models as ShardedModels.
 
 It refuses objects that start no vLLM or do not name their model, prints the others, and writes
 nothing to a cluster.
@@ -9,17 +8,27 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import FORBIDDEN, Exit, UnreachableError
 from shardwright.cli.imports.draft import Content, Imported
-from shardwright.cli.imports.objects import READERS, ImportOptions, import_object, importable
+from shardwright.cli.imports.kaito import config_of
+from shardwright.cli.imports.objects import (
+    READERS,
+    ImportOptions,
+    import_object,
+    importable,
+    models_in,
+)
+from shardwright.cli.imports.source import LeftOut
 from shardwright.cli.inputs import Given, name_the_file, read_sources
 from shardwright.cli.output import print_error, print_list, print_note, print_yaml
 from shardwright.cli.typed import KINDS, ImportedKind, kind_and_name
 from shardwright.errors import InputError, Problem
+
+_BESIDE: Final = "only models are imported; keep it or delete it"
 
 if TYPE_CHECKING:
     from shardwright.cli.clusters import Target
@@ -34,13 +43,14 @@ def import_models(arguments: Namespace) -> Exit:
         UnreachableError: the cluster cannot be reached, does not know us, or lets us read nothing
             that can be imported.
     """
+    given = () if arguments.name else read_sources(arguments.filename)
     found, problems = _in_turn(
-        _from_cluster(arguments) if arguments.name else _from_files(arguments)
+        _from_cluster(arguments) if arguments.name else _from_files(given, arguments)
     )
     forbidden = [problem for problem in problems if problem.code == FORBIDDEN]
     if not found:
         raise UnreachableError(*problems) if forbidden else InputError(problems)
-    _print(found, arguments.output)
+    _print(_with_the_rest(found, given), arguments.output)
     for problem in problems:
         print_error(problem.sentence(), problem.code)
     if forbidden:
@@ -73,8 +83,17 @@ def _print(found: Sequence[Imported], form: str) -> None:
         return
     print_yaml([item.manifest for item in found])
     for item in found:
-        for left in item.left_out:
-            print_note(f"{item.source}: {left.path} was left out: {left.why}")
+        for why, paths in _by_reason(item).items():
+            said = ", ".join(paths)
+            were = "were" if ", " in said else "was"
+            print_note(f"{item.source}: {said} {were} left out: {why}")
+
+
+def _by_reason(item: Imported) -> dict[str, list[str]]:
+    paths: dict[str, list[str]] = {}
+    for left in item.left_out:
+        paths.setdefault(left.why, []).append(left.path)
+    return paths
 
 
 def _left_out(item: Imported) -> list[dict[str, str]]:
@@ -85,29 +104,35 @@ def _options(arguments: Namespace) -> ImportOptions:
     return ImportOptions(pins=arguments.pin, model=arguments.model)
 
 
-def _from_files(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
-    sources = read_sources(arguments.filename)
-    others = [source.content for source in sources]
-    wanted = [source for source in sources if importable(source.content)]
-    if not wanted:
-        kinds = sorted({source.kind for source in sources if source.kind})
+def _from_files(given: Sequence[Given], arguments: Namespace) -> Iterator[Callable[[], Imported]]:
+    others = [source.content for source in given]
+    models = [
+        (source.file, content)
+        for source in given
+        if importable(source.content)
+        for content in models_in(source.content)
+    ]
+    if not models:
+        kinds = sorted({source.kind for source in given if source.kind})
         raise InputError([_nothing(", ".join(arguments.filename), kinds)])
-    for source in wanted:
-        yield partial(name_the_file, source.file, partial(_read_file, source, others, arguments))
+    for file, content in models:
+        read = partial(import_object, content, others, _options(arguments))
+        yield partial(name_the_file, file, read)
 
 
-def _read_file(source: Given, others: Sequence[Content], arguments: Namespace) -> Imported:
-    return checked(import_object(source.content, others, _options(arguments)))
+def _with_the_rest(found: Sequence[Imported], given: Sequence[Given]) -> Sequence[Imported]:
+    """Return the models; the last one lists the objects beside them that nothing was read of."""
+    read = {name for item in found for name in item.read}
+    beside = [_said(source) for source in given if not importable(source.content)]
+    left = [LeftOut(path=said, why=_BESIDE) for said in beside if said not in read]
+    last = replace(found[-1], left_out=(*found[-1].left_out, *left))
+    return (*found[:-1], last)
 
 
-def checked(item: Imported) -> Imported:
-    """Return the imported model if it is a valid ShardedModel.
-
-    Raises:
-        InputError: it is not, with the changes to make.
-    """
-    parse_manifest(item.manifest)
-    return item
+def _said(source: Given) -> str:
+    metadata = source.content.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+    return f"{source.kind or 'object without a kind'} {name}".strip()
 
 
 def _nothing(files: str, kinds: Sequence[str]) -> Problem:
@@ -131,7 +156,7 @@ def _from_cluster(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
 def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
     cluster: Target = arguments.target
     content, others = cluster.ask(partial(_read, kind=kind, namespace=cluster.namespace, name=name))
-    return checked(import_object(content, others, _options(arguments)))
+    return import_object(content, others, _options(arguments))
 
 
 async def _read(
@@ -140,12 +165,8 @@ async def _read(
     from shardwright.cluster.resources import CONFIG_MAPS  # noqa: PLC0415 - files need no cluster
 
     found = await _object(client, kind, namespace, name)
-    config = (found.get("inference") or {}).get("config")
-    kept = (
-        await client.get(CONFIG_MAPS, namespace, config)
-        if isinstance(config, str) and config
-        else None
-    )
+    config = config_of(found)
+    kept = await client.get(CONFIG_MAPS, namespace, config) if config else None
     return {"kind": kind.kind, **found}, [{"kind": "ConfigMap", **kept}] if kept else []
 
 

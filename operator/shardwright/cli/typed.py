@@ -322,12 +322,54 @@ _LLM_INFERENCE_SERVICE: Final = ImportedKind(
     plural="llminferenceservices",
     versions=("v1alpha2", "v1alpha1"),
 )
+_INFERENCE_SERVICE: Final = ImportedKind(
+    kind="InferenceService",
+    brought_by="KServe",
+    group="serving.kserve.io",
+    plural="inferenceservices",
+    versions=("v1beta1",),
+)
 _WORKSPACE: Final = ImportedKind(
     kind="Workspace",
     brought_by="KAITO",
     group="kaito.sh",
     plural="workspaces",
     versions=("v1beta1", "v1alpha1"),
+)
+_INFERENCE_SET: Final = ImportedKind(
+    kind="InferenceSet",
+    brought_by="KAITO",
+    group="kaito.sh",
+    plural="inferencesets",
+    versions=("v1beta1", "v1alpha1"),
+)
+_MULTI_ROLE_INFERENCE: Final = ImportedKind(
+    kind="MultiRoleInference",
+    brought_by="KAITO",
+    group="kaito.sh",
+    plural="multiroleinferences",
+    versions=("v1alpha1",),
+)
+_DYNAMO_GRAPH_DEPLOYMENT: Final = ImportedKind(
+    kind="DynamoGraphDeployment",
+    brought_by="Dynamo",
+    group="nvidia.com",
+    plural="dynamographdeployments",
+    versions=("v1beta1", "v1alpha1"),
+)
+_STORM_SERVICE: Final = ImportedKind(
+    kind="StormService",
+    brought_by="AIBrix",
+    group="orchestration.aibrix.ai",
+    plural="stormservices",
+    versions=("v1alpha1",),
+)
+_RAY_CLUSTER_FLEET: Final = ImportedKind(
+    kind="RayClusterFleet",
+    brought_by="AIBrix",
+    group="orchestration.aibrix.ai",
+    plural="rayclusterfleets",
+    versions=("v1alpha1",),
 )
 
 KINDS: Final = {
@@ -337,7 +379,15 @@ KINDS: Final = {
     "lws": _LEADER_WORKER_SET,
     "llminferenceservice": _LLM_INFERENCE_SERVICE,
     "llmisvc": _LLM_INFERENCE_SERVICE,
+    "inferenceservice": _INFERENCE_SERVICE,
+    "isvc": _INFERENCE_SERVICE,
     "workspace": _WORKSPACE,
+    "inferenceset": _INFERENCE_SET,
+    "multiroleinference": _MULTI_ROLE_INFERENCE,
+    "dynamographdeployment": _DYNAMO_GRAPH_DEPLOYMENT,
+    "dgd": _DYNAMO_GRAPH_DEPLOYMENT,
+    "stormservice": _STORM_SERVICE,
+    "rayclusterfleet": _RAY_CLUSTER_FLEET,
 }
 """The kinds that can be named, as typed."""
 

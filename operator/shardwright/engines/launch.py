@@ -26,7 +26,7 @@ class Serving:
 
     ``model`` is a hub id or a folder, ``served_name`` the name for clients. ``load_format`` is how
     weights are read (None: as the engine sees fit), ``quantization`` the format they get while
-    loading (None: as stored). ``rendezvous_seconds`` bounds the ranks' start among each other,
+    loading (None: as stored). ``load_seconds`` bounds the start until all ranks have loaded,
     ``drain_seconds`` running requests after SIGTERM. ``adapters`` are served beside the model, each
     with a name for clients and a folder; ``adapter_rank`` is their largest rank. ``drafts_by`` is
     how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
@@ -37,7 +37,7 @@ class Serving:
     model: str
     served_name: str
     version: str
-    rendezvous_seconds: int
+    load_seconds: int
     drain_seconds: int
     revision: str | None = None
     load_format: str | None = None

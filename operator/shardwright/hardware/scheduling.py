@@ -28,8 +28,25 @@ DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
         {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"},
     )
 )
-"""Taints that say no more than "only pods that need a GPU": every rendered pod tolerates them.
+"""Taints that say no more than "only pods that need a GPU": they keep no node out of a plan.
 Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/nodes."""
+
+
+def usual_tolerations(resource: str, architecture: str) -> tuple[Mapping[str, str], ...]:
+    """Return the usual tolerations of pods with GPUs of a resource on nodes of an architecture.
+
+    >>> [item["key"] for item in usual_tolerations("nvidia.com/mig-1g.10gb", "amd64")]
+    ['nvidia.com/gpu', 'sku']
+    >>> [item["key"] for item in usual_tolerations("nvidia.com/gpu", "arm64")]
+    ['nvidia.com/gpu', 'kubernetes.io/arch', 'sku']
+    """
+    vendor = f"{resource.partition('/')[0]}/gpu"
+    wanted = {vendor, "sku"}
+    return tuple(
+        item
+        for item in DEFAULT_TOLERATIONS
+        if item["key"] in wanted or item.get("value") == architecture
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

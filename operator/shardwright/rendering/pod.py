@@ -14,7 +14,7 @@ from shardwright.costs.host import Storage
 from shardwright.engines.environment import TMP_DIR, written_folders
 from shardwright.engines.launch import Serving, Start, attention_replicas_per_pod
 from shardwright.engines.registry import ENGINES
-from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
+from shardwright.hardware.scheduling import usual_tolerations
 from shardwright.planning import drain
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
@@ -172,7 +172,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "terminationGracePeriodSeconds": pod_resources.grace_seconds(
             _drain_seconds(plan, deployment)
         ),
-        "tolerations": _tolerations(deployment),
+        "tolerations": _tolerations(plan, deployment),
         "containers": [_container(plan, deployment)],
         "volumes": _volumes(plan, deployment),
     }
@@ -210,8 +210,8 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     )
 
 
-def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
-    usual = [dict(item) for item in DEFAULT_TOLERATIONS]
+def _tolerations(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    usual = [dict(item) for item in usual_tolerations(plan.resource, plan.architecture)]
     return [
         *usual,
         *(dict(item) for item in deployment.pods.tolerations if dict(item) not in usual),
@@ -254,7 +254,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         model=volumes.model_source(deployment),
         served_name=deployment.serving.served_name or deployment.model,
         version=deployment.engine_version,
-        rendezvous_seconds=start_budget(plan, deployment).load_seconds,
+        load_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=pod_resources.SHUTDOWN_SECONDS,
         revision=deployment.weights.revision if deployment.weights.from_hub else None,
         load_format=deployment.weights.load_format,

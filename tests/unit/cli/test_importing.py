@@ -43,7 +43,11 @@ def test_a_leader_worker_set(capsys: Capture) -> None:
     assert left_out.keys() == {
         f"{pod}.image",
         f"{pod}: --port",
+        f"{pod}.args",
+        f"{pod}.resources.limits[nvidia.com/gpu]",
+        f"{pod.rpartition('.')[0]}.volumes[dshm], {pod}.volumeMounts[dshm]",
         "spec.leaderWorkerTemplate.size",
+        "spec.leaderWorkerTemplate.restartPolicy",
         "spec.leaderWorkerTemplate.workerTemplate",
         "parallelism",
     }
@@ -75,6 +79,8 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
     }
     assert left_out.keys() == {
         "spec.template.serviceAccountName",
+        "spec.template.containers[main].resources.limits[nvidia.com/gpu]",
+        "spec.parallelism.dataLocal",
         "spec.parallelism.expert",
         "spec.worker",
         "spec.router",
@@ -98,11 +104,7 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
             }
         },
     }
-    assert left_out.keys() == {
-        "ConfigMap params: --cpu-offload-gb",
-        "resource.instanceType",
-        "resource.count",
-    }
+    assert left_out.keys() == {"ConfigMap params: --cpu-offload-gb", "resource.count"}
 
 
 def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
@@ -136,6 +138,7 @@ def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
         f"{pod}.serviceAccountName",
         f"{pod}.containers[vllm].env[AWS_PROFILE]",
         f"{pod}.containers[vllm]: --trust-remote-code",
+        f"{pod}.containers[vllm].resources.limits[nvidia.com/gpu]",
         f"{pod}.containers[proxy]",
         "parallelism",
     }
@@ -158,7 +161,7 @@ def test_import_prints_manifests_on_stdout_and_left_out_fields_on_stderr(capsys:
     said = capsys.readouterr()
     assert said.out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n")
     assert (
-        "note: Workspace llama-70b: resource.count was left out: 2: how many nodes there are "
+        "note: Workspace llama-70b: resource.count was left out: how many nodes there are "
         "follows from the plan\n"
     ) in said.err
 
@@ -426,3 +429,286 @@ def test_where_nothing_can_be_imported_there_is_no_list(capsys: Capture) -> None
     said = capsys.readouterr()
     assert (code, said.out) == (2, "")
     assert "LeaderWorkerSet is not installed in this cluster" in said.err
+
+
+def _deployment(*containers: dict[str, Any], **pod: Any) -> dict[str, Any]:
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "ours"},
+        "spec": {"template": {"spec": {"containers": list(containers), **pod}}},
+    }
+
+
+ENGINE = {"name": "engine", "command": ["vllm", "serve", "org/m"]}
+GPUS = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+
+
+def _left_out(content: dict[str, Any]) -> dict[str, str]:
+    return {left.path: left.why for left in import_object(content).left_out}
+
+
+def test_a_sidecar_whose_arguments_look_like_options_is_not_the_engine() -> None:
+    proxy = {"name": "proxy", "image": "llm-d/endpoint-picker", "args": ["--pool-name", "org/no"]}
+    found = import_object(_deployment(proxy, ENGINE))
+
+    assert found.manifest["spec"]["model"] == {"id": "org/m"}
+    with pytest.raises(InputError, match="has no container that starts vLLM"):
+        import_object(_deployment(proxy))
+
+
+def test_of_two_containers_that_start_vllm_the_one_with_gpus_is_the_engine() -> None:
+    embedder = {"name": "embedder", "command": ["vllm", "serve", "org/embedder"]}
+    found = import_object(_deployment(embedder, {**ENGINE, **GPUS}))
+
+    assert found.manifest["spec"]["model"] == {"id": "org/m"}
+    with pytest.raises(InputError, match="starts vLLM in more than one container"):
+        import_object(_deployment(embedder, ENGINE))
+
+
+@pytest.mark.parametrize(
+    ("resources", "selector"),
+    [
+        ({"limits": {"google.com/tpu": "4"}}, {}),
+        ({}, {"cloud.google.com/gke-tpu-topology": "4x4"}),
+        ({"requests": {"habana.ai/gaudi": 8}}, {}),
+        ({"limits": {"aws.amazon.com/neuron": 1}}, {}),
+    ],
+)
+def test_what_runs_on_no_gpu_is_refused(
+    resources: dict[str, Any], selector: dict[str, str]
+) -> None:
+    server = _deployment({**ENGINE, "resources": resources}, nodeSelector=selector)
+
+    with pytest.raises(InputError, match="only GPUs of NVIDIA and AMD are planned"):
+        import_object(server)
+
+
+def test_a_claim_in_another_object_tells_the_accelerator() -> None:
+    server = _deployment(ENGINE, resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}])
+    devices = {"requests": [{"exactly": {"deviceClassName": "tpu.google.com"}}]}
+    template = {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": devices}}}
+
+    with pytest.raises(InputError, match=r"runs on tpu\.google\.com"):
+        import_object(server, [template])
+    assert import_object(_deployment(ENGINE), [template]).left_out == ()
+
+
+def test_an_interface_is_carried_over_only_with_the_network_that_brings_it() -> None:
+    variables = [{"name": "NCCL_SOCKET_IFNAME", "value": "net1"}]
+    server = _deployment({**ENGINE, "env": variables}, hostNetwork=True)
+
+    assert (
+        "no network of the pods brings this interface"
+        in (_left_out(server)["spec.template.spec.containers[engine].env[NCCL_SOCKET_IFNAME]"])
+    )
+    server["spec"]["template"]["metadata"] = {
+        "annotations": {"k8s.v1.cni.cncf.io/networks": "models/rail"}
+    }
+    spec = import_object(server).manifest["spec"]
+    assert spec["engine"]["env"] == variables
+    assert spec["pod"]["network"] == {"attachments": ["models/rail"]}
+
+
+def test_resources_devices_and_a_queue_are_carried_over() -> None:
+    resources = {
+        "limits": {"nvidia.com/gpu": 8, "rdma/roce": 2, "cpu": "64", "memory": "512Gi"},
+        "requests": {"memory": "256Gi", "rdma/roce": 1, "hugepages-2Mi": "1Gi"},
+    }
+    server = _deployment({**ENGINE, "resources": resources})
+    server["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    found = import_object(server)
+
+    assert found.manifest["spec"]["pod"] == {
+        "resources": {"cpu": "64", "memory": "512Gi"},
+        "network": {"rdma": "Explicit", "resources": [{"name": "rdma/roce", "count": 2}]},
+    }
+    assert found.manifest["spec"]["placement"] == {"scheduler": "Kueue", "queue": "team"}
+    place = "spec.template.spec.containers[engine].resources"
+    assert {left.path for left in found.left_out} == {
+        f"{place}.limits[nvidia.com/gpu]",
+        f"{place}.requests.memory",
+        f"{place}.requests[rdma/roce]",
+        f"{place}.requests.hugepages-2Mi",
+    }
+
+
+def test_what_the_resource_refuses_is_left_out_with_the_reason() -> None:
+    found = import_object(_deployment({**ENGINE, "resources": {"limits": {"memory": "much"}}}))
+
+    assert "pod" not in found.manifest["spec"]
+    (left,) = found.left_out
+    assert left.path == "spec.template.spec.containers[engine].resources.limits.memory"
+    assert "'much'" in left.why
+
+
+def test_what_kubernetes_writes_is_one_line() -> None:
+    server = _deployment(ENGINE, dnsPolicy="ClusterFirst", restartPolicy="Always")
+    server["metadata"]["uid"] = "0"
+    server["status"] = {"replicas": 1, "conditions": [{"type": "Available"}]}
+
+    assert _left_out(server) == {
+        "status, metadata.uid, spec.template.spec.dnsPolicy, spec.template.spec.restartPolicy": (
+            "Kubernetes writes it itself, or it is the default"
+        )
+    }
+
+
+def test_a_script_is_read_line_by_line_and_its_other_commands_are_listed() -> None:
+    script = "set -e\nvllm serve \\\n  org/m \\\n  --max-model-len 8k --enforce-eager\necho done"
+    found = import_object(_deployment({"name": "engine", "command": ["sh", "-c", script]}))
+
+    assert found.manifest["spec"] == {
+        "model": {"id": "org/m"},
+        "engine": {"args": {"enforce-eager": True}, "maxModelLen": 8000},
+    }
+    (left,) = found.left_out
+    assert left.why == "only vLLM's own command is carried over, not: set -e; echo done"
+
+
+def test_words_options_and_names_that_no_field_takes_are_listed() -> None:
+    words = ["spare", "--port", "1", "--port", "2", "--own-option", "x"]
+    words += ["--served-model-name", "a", "b"]
+
+    where = "spec.template.spec.containers[vllm]"
+    assert _left_out(_server(*words)) == {
+        f"{where}: spare": "it belongs to no option of vLLM",
+        f"{where}: --port": "clients reach the model at status.endpoint",
+        f"{where}: --own-option": "vLLM 0.33.0 has no such option",
+        f"{where}: --served-model-name": "a b: a model has one name, the first",
+    }
+
+
+@pytest.mark.parametrize(
+    ("preset", "model"),
+    [
+        ("llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("Phi-4-mini-instruct", "microsoft/Phi-4-mini-instruct"),
+        ("mistral-7b-instruct", "mistralai/Mistral-7B-Instruct-v0.3"),
+        ("gemma-3-27b-instruct", "google/gemma-3-27b-it"),
+        ("google/gemma-4-12B-it", "google/gemma-4-12B-it"),
+    ],
+)
+def test_a_preset_is_the_model_that_kaito_says_it_is(preset: str, model: str) -> None:
+    workspace = {"kind": "Workspace", "inference": {"preset": {"name": preset}}}
+
+    assert import_object(workspace).manifest["spec"]["model"] == {"id": model}
+
+
+def test_an_unknown_preset_is_named_with_those_that_are_near() -> None:
+    workspace = {"kind": "Workspace", "inference": {"preset": {"name": "phi-4-mini"}}}
+
+    with pytest.raises(InputError, match=r"preset 'phi-4-mini'.*did you mean phi-4-mini-instruct"):
+        import_object(workspace)
+    options = ImportOptions(model="org/m")
+    assert import_object(workspace, options=options).manifest["spec"]["model"] == {"id": "org/m"}
+
+
+def test_the_worker_that_decodes_is_the_engine_of_a_graph(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "dynamo.yaml")
+
+    assert manifest["spec"] == {
+        "model": {
+            "id": "Qwen/Qwen3-32B",
+            "weights": {"secretRef": {"name": "hf-token-secret", "key": "HF_TOKEN"}},
+        },
+        "engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "INFO"}], "maxModelLen": 32000},
+        "replicas": 2,
+        "placement": {"nodeSelector": {"pool": "gpus"}},
+        "pod": {"resources": {"memory": "250Gi"}},
+    }
+    assert {"spec.services.Frontend", "spec.services.prefill"} <= left_out.keys()
+    assert "Dynamo's own" in left_out["spec.services.decode.extraPodSpec.mainContainer.image"]
+    newer, _ = _imported(capsys, "dynamo-v1beta1.yaml")
+    assert newer["spec"]["model"] == manifest["spec"]["model"]
+
+
+def test_each_enabled_model_of_values_is_one(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "production-stack.yaml")
+
+    assert manifest["metadata"] == {"name": "mistral"}
+    assert manifest["spec"] == {
+        "model": {
+            "id": "mistralai/Mistral-7B-Instruct-v0.3",
+            "quantization": "BF16",
+            "weights": {"secretRef": {"name": "hub", "key": "token"}},
+        },
+        "engine": {
+            "image": "vllm/vllm-openai:v0.33.0",
+            "args": {"enable-prefix-caching": False, "gpu-memory-utilization": 0.9},
+            "maxModelLen": 16384,
+            "apiKeySecretRef": {"name": "api", "key": "key"},
+        },
+        "replicas": 2,
+        "placement": {"tolerations": [{"key": "gpus", "operator": "Exists"}]},
+        "pod": {"resources": {"cpu": "6", "memory": "32Gi"}, "runtimeClassName": "nvidia"},
+    }
+    assert left_out["servingEngineSpec.modelSpec[later]"] == "it is not enabled"
+
+
+def test_of_a_role_for_prefill_and_one_for_decode_the_latter_is_read(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "storm-service.yaml")
+
+    assert manifest["spec"]["replicas"] == 3
+    assert manifest["spec"]["model"] == {
+        "id": "Qwen/Qwen3-8B",
+        "weights": {"uri": "pvc://models/Qwen3-8B"},
+    }
+    assert "spec.template.spec.roles[prefill]" in left_out
+
+
+def test_objects_beside_a_model_are_listed(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "all.yaml"
+    service = "kind: Service\nmetadata: {name: front}\n"
+    file.write_text(f"{service}---\n{(DATA / 'kaito.yaml').read_text()}")
+
+    assert main(["import", "-f", str(file), "-o", "json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    paths = [left["path"] for left in item["leftOut"]]
+    assert "Service front" in paths
+    assert "ConfigMap params" not in paths
+
+
+def test_kserves_engine_is_main_with_the_network_that_its_variables_name(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "llmisvc-network.yaml")
+
+    assert manifest["spec"] == {
+        "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "servedName": "ds"},
+        "engine": {"args": {"seed": 1}, "env": [{"name": "NCCL_SOCKET_IFNAME", "value": "net1"}]},
+        "workload": {"concurrency": 8},
+        "pod": {
+            "network": {
+                "attachments": ["rail-p2"],
+                "rdma": "Explicit",
+                "resources": [{"name": "rdma/roce", "count": 2}],
+            },
+            "resources": {"cpu": "64", "memory": "512Gi"},
+        },
+    }
+    assert {
+        "metadata.annotations[serving.kserve.io/exp-dra-device-class]",
+        "spec.template.containers[sidecar]",
+        "spec.template.containers[main].livenessProbe",
+        "spec.prefill",
+    } <= left_out.keys()
+    assert "does not tell its vLLM version" in left_out["spec.template.containers[main].image"]
+
+
+def test_a_predictor_of_kserves_runtime_names_its_model_by_an_option(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "inference-service.yaml")
+
+    assert manifest["spec"] == {
+        "model": {
+            "id": "meta-llama/Llama-3.1-8B-Instruct",
+            "servedName": "llama3",
+            "weights": {"secretRef": {"name": "hub", "key": "token"}},
+        },
+        "engine": {"maxModelLen": 8192},
+        "replicas": 2,
+        "placement": {"nodeSelector": {"pool": "gpus"}},
+        "pod": {"resources": {"cpu": "6", "memory": "24Gi"}},
+    }
+    assert {
+        "spec.predictor.maxReplicas",
+        "spec.predictor.model: --backend",
+        "spec.predictor.model.env[HF_TOKEN].valueFrom.secretKeyRef.optional",
+    } <= left_out.keys()

@@ -19,7 +19,7 @@ ADAPTER_RANKS = spec_schema()["properties"]["model"]["properties"]["maxAdapterRa
 
 def serving(**changes: Any) -> Serving:
     values = {"model": "org/model", "served_name": "org/model", "version": "0.33.0"}
-    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
+    return Serving(**(values | {"load_seconds": 900, "drain_seconds": 10} | changes))
 
 
 def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
@@ -32,6 +32,26 @@ def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
         "--gpu-memory-utilization", "0.92", "--kv-cache-dtype", "auto",
         "--distributed-timeout-seconds", "900", "--cpu-distributed-timeout-seconds", "900", "--shutdown-timeout", "10",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layout", "load_format", "load", "nccl"),
+    [
+        (Layout(tensor=8, pipeline=2), None, 16_680, 900),
+        (Layout(tensor=8, pipeline=2), None, 700, 700),
+        (Layout(tensor=8, expert=16, attention_data=2), None, 16_680, 16_680),
+        (Layout(tensor=8, pipeline=2), "fastsafetensors", 16_680, 16_680),
+        (Layout(tensor=8, pipeline=2), "runai_streamer", 16_680, 16_680),
+    ],
+)
+def test_ranks_wait_long_for_each_other_over_nccl_only_where_one_may_still_load(
+    layout: Layout, load_format: str | None, load: int, nccl: int
+) -> None:
+    said = serving(load_seconds=load, load_format=load_format)
+    _, options = read_arguments(serve_arguments(a_plan_of(layout, nodes=2), said))
+
+    assert options["distributed-timeout-seconds"] == str(nccl)
+    assert options["cpu-distributed-timeout-seconds"] == str(load)
 
 
 def test_over_ray_a_group_is_not_told_of_nodes() -> None:

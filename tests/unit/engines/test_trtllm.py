@@ -62,7 +62,7 @@ def serving(**changes: Any) -> Serving:
         "version": VERSION,
         "files_dir": "/etc/shardwright",
     }
-    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
+    return Serving(**(values | {"load_seconds": 900, "drain_seconds": 10} | changes))
 
 
 def configuration(plan: Plan, **changes: Any) -> dict[str, Any]:

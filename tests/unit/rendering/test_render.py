@@ -11,7 +11,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
+from shardwright.hardware.scheduling import usual_tolerations
 from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import (
@@ -398,6 +398,23 @@ def test_one_pod_is_the_same_with_ray() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("resource", "architecture", "keys"),
+    [
+        ("nvidia.com/gpu", "amd64", ["nvidia.com/gpu", "sku"]),
+        ("nvidia.com/gpu", "arm64", ["nvidia.com/gpu", "kubernetes.io/arch", "sku"]),
+        ("amd.com/gpu", "amd64", ["amd.com/gpu", "sku"]),
+    ],
+)
+def test_pods_tolerate_the_taints_of_their_nodes_vendor_and_architecture(
+    resource: str, architecture: str, keys: list[str]
+) -> None:
+    plan = replace(a_plan(resource=resource), architecture=architecture)
+
+    tolerations = pod_of(render(plan, a_deployment()))["tolerations"]
+    assert [toleration["key"] for toleration in tolerations] == keys
+
+
 def test_what_the_user_says_about_the_pod_is_there() -> None:
     bundle = render(a_plan(), FULL)
     pod, engine = pod_of(bundle), engine_of(bundle)
@@ -407,7 +424,8 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     assert "priorityClassName" not in pod_of(render(a_plan(), a_deployment()))
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
     dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
-    assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]
+    usual = usual_tolerations("nvidia.com/gpu", "amd64")
+    assert pod["tolerations"] == [*map(dict, usual), dedicated]
     bounds = {"memory": "200Gi", "ephemeral-storage": "300Gi", "nvidia.com/gpu": "8"}
     assert engine["resources"] == {"requests": {"cpu": "12", **bounds}, "limits": bounds}
     environment = environment_of(bundle)
@@ -515,7 +533,6 @@ def test_the_start_up_budget_follows_from_the_bytes_to_load(
     )  # the launch script keeps the budget
     assert environment_of(bundle)["VLLM_ENGINE_READY_TIMEOUT_S"] == str(load)
     words = engine["args"]
-    assert words[words.index("--distributed-timeout-seconds") + 1] == str(load)
     assert words[words.index("--cpu-distributed-timeout-seconds") + 1] == str(load)
 
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from shardwright.api.weights_source import COMMIT, MODEL_ID
 from shardwright.cli.imports.draft import Draft
-from shardwright.engines.policy import UNLISTED
-from shardwright.engines.vllm.policy import POLICY
+from shardwright.engines.policy import UNLISTED, Option, option_table
+from shardwright.engines.vllm.policy import POLICY, RULES
+from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 
 _MTP: Final = re.compile(r"([a-z0-9_]+_)?mtp", re.ASCII)
 """vLLM's names for a model's own MTP layers; those with a family are older.
@@ -127,7 +129,9 @@ Value = str | bool
 """Of an option; True for a switch."""
 
 SHELLS: Final = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash"})
-ENTRY_POINT: Final = "vllm.entrypoints.openai.api_server"
+ENTRY_POINTS: Final = frozenset({"vllm.entrypoints.openai.api_server", "dynamo.vllm"})
+"""Modules whose options are vLLM's: its own, and Dynamo's worker."""
+
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
@@ -147,7 +151,8 @@ DEGREE_OF: Final[Mapping[str, str]] = {
 _MOST_KEYS: Final = 8  # of one option, after its name; vLLM's configurations have 3
 _MOST_BRACKETS: Final = 64  # of one value, which has a few
 
-_ENDS: Final = re.compile(r"[;&|]+")
+_ENDS: Final = re.compile(r"[;&|\n]+")
+_MODEL_OPTION: Final = re.compile(r"--model(=|$)")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 _SUFFIX: Final = {"k": 10**3, "m": 10**6, "K": 2**10, "M": 2**20}
 _QUANTIZATIONS: Final = {"fp8": "FP8"}
@@ -163,34 +168,49 @@ _LOAD_FORMATS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a container starts vLLM: its model (None: not named), and its options in order."""
+    """How a container starts vLLM: its model (None: not named), its options in order, and the rest
+    of the script, which starts something else.
+
+    Words that belong to no option are options without a name.
+    """
 
     model: str | None
     options: tuple[tuple[str, Value], ...]
+    rest: tuple[str, ...] = ()
 
 
 def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | None:
     """Return how a command starts vLLM, None if it starts something else.
 
-    >>> launch_of(["sh", "-c", "prepare; vllm serve org/m -tp 2 --enforce_eager"], {})
-    Launch(model='org/m', options=(('tensor-parallel-size', '2'), ('enforce-eager', True)))
+    Raises:
+        ValueError: its script has unclosed quotes.
+
+    >>> launch = launch_of(["sh", "-c", "prepare; vllm serve org/m -tp 2 --enforce_eager"], {})
+    >>> launch.model, launch.options, launch.rest
+    ('org/m', (('tensor-parallel-size', '2'), ('enforce-eager', True)), ('prepare',))
     """
-    for candidate in _commands(words, variables):
-        rest = _after_start(candidate)
-        if rest is not None:
-            options = tuple(_options(rest))
-            named = next(
-                (
-                    value
-                    for name, value in options
-                    if name in {"", "model"} and isinstance(value, str)
-                ),
-                None,
-            )
-            return Launch(
-                model=named, options=tuple(item for item in options if item[0] not in {"", "model"})
-            )
+    commands = list(_commands(words, variables))
+    for index, candidate in enumerate(commands):
+        start = _start(candidate)
+        if start is not None:
+            before, after = candidate[: start[0]], candidate[start[1] :]
+            others = (*commands[:index], before, *commands[index + 1 :])
+            rest = tuple(" ".join(other) for other in others if other and other != ["exec"])
+            return _launch_with(after, rest)
     return None
+
+
+def _launch_with(words: Sequence[str], rest: tuple[str, ...]) -> Launch:
+    options = list(_options(words))
+    named = [index for index, (name, value) in enumerate(options) if _names_a_model(name, value)]
+    model = options.pop(named[0])[1] if named else None
+    return Launch(
+        model=model if isinstance(model, str) else None, options=tuple(options), rest=rest
+    )
+
+
+def _names_a_model(name: str, value: Value) -> bool:
+    return name in {"", "model"} and isinstance(value, str)
 
 
 def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
@@ -202,18 +222,18 @@ def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[li
     ):
         yield known
         return
-    lexer = shlex.shlex(
-        # The script is one word; those after it are its parameters.
-        known[2] if len(known) > 2 else "",  # noqa: PLR2004 - the script
-        posix=True,
-        punctuation_chars=";&|",
-    )
+    # The script is one word; the one after it is its name, the others its parameters.
+    script, parameters = "".join(known[2:3]), known[4:]
+    lexer = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=";&|\n")
+    lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
     command: list[str] = []
     for word in lexer:
         if _ENDS.fullmatch(word):
             yield command
             command = []
+        elif word == "$@":
+            command += parameters
         else:
             command.append(word)
     yield command
@@ -227,14 +247,16 @@ def _substituted(word: str, variables: Mapping[str, str]) -> str:
     )
 
 
-def _after_start(words: Sequence[str]) -> Sequence[str] | None:
+def _start(words: Sequence[str]) -> tuple[int, int] | None:
+    """Return from which word on vLLM is started, and where its options begin."""
     for index, word in enumerate(words):
-        if word == ENTRY_POINT:
-            return words[index + 1 :]
+        if word in ENTRY_POINTS:
+            return index - 2 if words[index - 1 : index] == ["-m"] else index, index + 1
         if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
-            return words[index + 2 :]
-    # They go to the image's own entry point.
-    return words if words and words[0].startswith("--") else None
+            return index, index + 2
+    # They go to the image's own entry point, which may be another program's.
+    bare = bool(words) and words[0].startswith("--")
+    return (0, 0) if bare and any(_MODEL_OPTION.match(word) for word in words) else None
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
@@ -247,25 +269,58 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
             continue
         name, has_value, value = word.partition("=")
         name = SHORT.get(name) or name.lstrip("-").replace("_", "-")
-        if not has_value and rest and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0])):
-            yield name, rest.pop(0)
-        else:
-            yield name, value if has_value else True
+        if has_value:
+            yield name, value
+            continue
+        taken = list(takewhile(_is_value, rest[: _most_values(name)]))
+        del rest[: len(taken)]
+        yield name, " ".join(taken) if taken else True
+
+
+def _is_value(word: str) -> bool:
+    return not word.startswith("-") or _NUMBER.fullmatch(word) is not None
+
+
+def _most_values(name: str) -> int | None:
+    """Return how many words an option takes at most, None for any number."""
+    option = _known().get(name)
+    if option is None:
+        return 0 if _known().get(name.removeprefix("no-")) else 1
+    return None if option.many else 0 if option.switch else 1
+
+
+def _known() -> Mapping[str, Option]:
+    return option_table(NEWEST_DEFAULT, RULES.tables) or {}
 
 
 def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str) -> None:
     """Add vLLM's options to a draft: as fields of the spec, as engine.args, or as left out."""
-    for name, value in _whole(options):
-        where = f"{path}: --{name}"
+    for name, value in _whole(_last_of_each(draft, options, path)):
+        where = f"{path}: --{name}" if name else f"{path}: {str(value)[:_SHOWN]}"
         if name == "speculative-config":
             _as_speculation(draft, str(value), where)
+        elif name == "served-model-name" and " " in str(value):
+            _as_field(draft, name, str(value).split()[0], where)
+            draft.leave(where, f"{value!s:.80}: a model has one name, the first")
         elif name in DEGREE_OF and isinstance(value, str) and value.isdigit():
             draft.degrees[DEGREE_OF[name]] = int(value)
-        elif not _as_field(draft, name, value):
+        elif not _as_field(draft, name, value, where):
             _as_argument(draft, name, value, where)
 
 
-def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+def _last_of_each(
+    draft: Draft, options: Sequence[tuple[str, Value]], path: str
+) -> Iterator[tuple[str, Value]]:
+    """Yield options without those that are given again: the last one counts."""
+    last = {name: index for index, (name, _) in enumerate(options)}
+    for index, (name, value) in enumerate(options):
+        if not name or last[name] == index or "." in name:
+            yield name, value
+        else:
+            draft.leave(f"{path}: --{name}", f"{value!s:.40}: it is given again after that")
+
+
+def _whole(options: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
     """Yield options with those of one name and several keys merged, as vLLM's parser does: they
     replace the whole option, if that is also given.
 
@@ -328,12 +383,12 @@ def _of_key(value: Value) -> Any:
 def _as_speculation(draft: Draft, value: str, where: str) -> None:
     speculation, why = speculation_of_config(value)
     if speculation:
-        draft.put("engine.speculation", speculation)
+        draft.put("engine.speculation", speculation, where)
     if why:
         draft.leave(where, why)
 
 
-def _as_field(draft: Draft, name: str, value: Value) -> bool:
+def _as_field(draft: Draft, name: str, value: Value, where: str) -> bool:
     """Set the spec's field for an option; return whether there is one for this value."""
     fields: dict[str, tuple[str, Any]] = {
         "max-model-len": ("engine.maxModelLen", _tokens(value)),
@@ -353,8 +408,10 @@ def _as_field(draft: Draft, name: str, value: Value) -> bool:
     path, said = fields.get(name, ("", None))
     if said is None:
         return False
-    if draft.get(path) is None:
-        draft.put(path, said)
+    if draft.get(path) in (None, said):
+        draft.put(path, said, where)
+    else:
+        draft.leave(where, f"{value!s:.40}: spec.{path} is {draft.get(path)} already")
     return True
 
 
@@ -367,10 +424,10 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
         or name in POLICY.counted
         or value in POLICY.harmless.get(name, ())
     ):
-        draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(
-            value if positive == name else False
-        )
-    elif name in {"host", "port", ""}:
+        draft.put(f"engine.args.{positive}", _typed(value if positive == name else False), where)
+    elif not name:
+        draft.leave(where, "it belongs to no option of vLLM")
+    elif name in {"host", "port"}:
         draft.leave(where, "clients reach the model at status.endpoint")
     elif name in POLICY.owned:
         draft.leave(where, POLICY.owned[name].removeprefix("leave it out; "))
@@ -381,8 +438,10 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
             where,
             f"{POLICY.admissible[name]}; the administrator may admit it (policy.admittedArguments)",
         )
-    else:
+    elif positive in _known():
         draft.leave(where, UNLISTED)
+    else:
+        draft.leave(where, f"vLLM {NEWEST_DEFAULT} has no such option")
 
 
 def _typed(value: Value) -> Any:

@@ -1,4 +1,7 @@
-"""A ShardedModel made from another object's fields, with the fields that have no place in it."""
+"""A ShardedModel made from another object's fields, with the fields that have no place in it.
+
+What the resource's own contract refuses is left out with its words.
+"""
 
 from __future__ import annotations
 
@@ -7,48 +10,64 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shardwright.api.group_version import API_VERSION, KIND
+from shardwright.api.resource import parse_manifest
+from shardwright.cli.imports.source import ForeignObject, LeftOut, Spot
+from shardwright.errors import InputError, Problem
 
 Content = Mapping[str, Any]
 
-ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
+ORDER: Final = (
+    "model",
+    "engine",
+    "workload",
+    "replicas",
+    "parallelism",
+    "placement",
+    "pod",
+    "rollout",
+)
 """The order of the spec's fields: what it is comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A field that was not carried over, with the reason or its substitute."""
-
-    path: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A ShardedModel made from another object, and the parts left out."""
+    """A ShardedModel made from another object, and the parts left out; ``read`` are the objects
+    beside it that were read with it.
+    """
 
     source: str
     manifest: dict[str, Any]
     left_out: tuple[LeftOut, ...]
+    read: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True)
 class Draft:
-    """Collects fields of the spec; without ``pins`` the planner chooses the degrees."""
+    """Collects fields of the spec; without ``pins`` the planner chooses the degrees.
+
+    ``sources`` says by field where its value stood, ``read`` which objects beside it were read,
+    ``unknown`` why the model that the object
+    names is not known.
+    """
 
     name: str
     namespace: str | None
+    document: ForeignObject
     pins: bool = False
     spec: dict[str, Any] = field(default_factory=dict)
     degrees: dict[str, int] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    unknown: Problem | None = None
 
-    def put(self, path: str, value: Any) -> None:
-        """Set a field of the spec, such as ``model.id``."""
+    def put(self, path: str, value: Any, source: Spot | str = "") -> None:
+        """Set a field of the spec, such as ``model.id``, to what stood at ``source``."""
         *parents, last = path.split(".")
         place = self.spec
         for name in parents:
             place = place.setdefault(name, {})
         place[last] = value
+        self.sources[path] = source.path if isinstance(source, Spot) else source
 
     def get(self, path: str) -> Any:
         """Return a field of the spec, None if it is not set."""
@@ -57,21 +76,77 @@ class Draft:
             place = place.get(name) if isinstance(place, Mapping) else None
         return place
 
+    def carry(self, field_: str, part: Spot) -> None:
+        """Carry a text over as it stands, if it is one."""
+        if text := part.text():
+            self.put(field_, text, part)
+
     def leave(self, path: str, why: str) -> None:
-        """Note that a field has no place here."""
-        self.left_out.append(LeftOut(path=path, why=why))
+        """Note that something that is no field has no place here."""
+        self.document.left_out.append(LeftOut(path=path, why=why))
 
     def finished(self, source: str) -> Imported:
-        """Return the finished import."""
+        """Return the finished import, a valid ShardedModel.
+
+        Raises:
+            InputError: it is none, whatever is left out.
+        """
+        self._settle_degrees()
+        while problems := _problems_of(self._manifest()):
+            refused = [self._refused(problem) for problem in problems]
+            if not all(refused):
+                raise InputError(problems)
+            for path, problem in dict(zip(refused, problems, strict=True)).items():
+                self._drop(path, problem)
+        left_out = tuple(dict.fromkeys(self.document.left_out))
+        return Imported(
+            source=source, manifest=self._manifest(), left_out=left_out, read=frozenset(self.read)
+        )
+
+    def _settle_degrees(self) -> None:
         degrees = {name: value for name, value in self.degrees.items() if value > 1}
         if degrees and self.pins:
-            self.spec["parallelism"] = degrees
+            self.put("parallelism", degrees)
         elif degrees:
             said = ", ".join(f"{name} {value}" for name, value in degrees.items())
             self.leave("parallelism", f"{said}: the planner chooses the degrees; --pin keeps these")
+
+    def _manifest(self) -> dict[str, Any]:
         metadata = {"name": self.name, **({"namespace": self.namespace} if self.namespace else {})}
-        spec = {name: self.spec[name] for name in ORDER if name in self.spec}
-        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-        return Imported(
-            source=source, manifest=manifest, left_out=tuple(dict.fromkeys(self.left_out))
+        spec = {name: self.spec[name] for name in ORDER if self.spec.get(name) not in (None, {})}
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+    def _refused(self, problem: Problem) -> str:
+        """Return the field that a problem is about, empty if it is none that can be left out."""
+        about = problem.path.removeprefix("spec.")
+        fields = (
+            path
+            for path in self.sources
+            if path not in {"model.id", "parallelism"}
+            and (about == path or about.startswith((f"{path}.", f"{path}[")))
         )
+        return max(fields, key=len, default="")
+
+    def _drop(self, path: str, problem: Problem) -> None:
+        *parents, last = path.split(".")
+        place = self.spec
+        for name in parents:
+            place = place[name]
+        value = place.pop(last)
+        if parents and not place:
+            self._prune(parents)
+        where = self.sources.pop(path) or f"spec.{path}"
+        self.leave(where, f"{value!r:.80}: {problem.sentence()}")
+
+    def _prune(self, path: list[str]) -> None:
+        while path and self.get(".".join(path)) == {}:
+            *path, last = path
+            (self.get(".".join(path)) if path else self.spec).pop(last)
+
+
+def _problems_of(manifest: dict[str, Any]) -> tuple[Problem, ...]:
+    try:
+        parse_manifest(manifest)
+    except InputError as error:
+        return tuple(error.problems)
+    return ()

@@ -117,6 +117,18 @@ def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
     )
 
 
+MEET_SECONDS: Final = 900
+"""How long a rank waits for another over NCCL where none is still loading: to join before they
+load, and to compile after that. Basis: assumed, one and a half times torch's own limit; a start
+that hangs is noticed then, and not when the weights would have been loaded.
+"""
+
+_READ_TOGETHER: Final = frozenset({"fastsafetensors", "runai_streamer"})
+"""Readers of weights whose ranks read for each other, over NCCL. Source: vLLM 0.33
+``model_executor/model_loader/weight_utils.py``.
+"""
+
+
 def _devices(plan: Plan) -> str:
     """Return a pod's devices by number: their count tells the engine local from remote ranks.
 
@@ -144,14 +156,22 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "model-loader-extra-config": json.dumps(serving.reader) if serving.reader else None,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving),
-            # Else torch's own limits hold, 10 minutes of NCCL and 30 of gloo, whatever the weights
-            # take to load (engine-measurements.md 2).
-            "distributed-timeout-seconds": serving.rendezvous_seconds,
-            "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
+            "distributed-timeout-seconds": _nccl_seconds(plan, serving),
+            # Ranks that have loaded wait for the others over gloo, whose own limit is 30 minutes
+            # (engine-measurements.md 2).
+            "cpu-distributed-timeout-seconds": serving.load_seconds,
             # vLLM's default is 0: SIGTERM would end all running requests.
             "shutdown-timeout": serving.drain_seconds,
         }
     )
+
+
+def _nccl_seconds(plan: Plan, serving: Serving) -> int:
+    """Return how long ranks may wait for each other over NCCL: long where one may still load."""
+    apart = plan.layout.attention_data > 1  # each has an engine of its own, which waits for none
+    together = serving.load_format in _READ_TOGETHER
+    wait = serving.load_seconds
+    return wait if apart or together else min(wait, MEET_SECONDS)
 
 
 def _adapters(serving: Serving) -> tuple[str, ...]:

@@ -296,7 +296,7 @@ OWNED: Final[Mapping[str, str]] = {
     "distributed-executor-backend": (
         "set it through spec.engine.executor: Ray; groups of pods run on mp otherwise"
     ),
-    "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
+    "distributed-timeout-seconds": "leave it out; it bounds how long ranks take to meet",
     "dp-supervisor-probe-failure-threshold": (
         "leave it out; one address serves all attention replicas"
     ),

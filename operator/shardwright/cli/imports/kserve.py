@@ -1,0 +1,186 @@
+"""KServe's LLMInferenceService and InferenceService: their engines are the containers ``main`` and
+``kserve-container``, by their contracts.
+
+Shapes as of v1alpha1 and v1alpha2, and of v1beta1 (kserve/kserve).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.api.weights_source import COMMIT
+from shardwright.cli.imports.command_line import carry_options, launch_of
+from shardwright.cli.imports.draft import Content, Draft
+from shardwright.cli.imports.pods import (
+    carry_command,
+    carry_launch,
+    carry_pod,
+    container_named,
+    launch_in,
+    not_vllm,
+)
+from shardwright.cli.imports.source import Spot
+from shardwright.cli.imports.storage import MountedWeights, carry_model, carry_volumes
+from shardwright.errors import InputError
+
+ENGINE: Final = "main"
+"""The name of the engine's container. Source: KServe's configurations for LLMInferenceService."""
+
+ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
+"""Variable from which KServe's launcher takes further options of vLLM."""
+
+PREDICTOR: Final = "kserve-container"
+"""The name of the engine's container in a predictor. Source: KServe's ``pkg/constants``."""
+
+_FORMATS: Final = frozenset({"huggingface", "vllm"})
+"""Formats of models whose runtime starts vLLM. Source: KServe's ``kserve-huggingfaceserver``."""
+
+_DEVICES: Final = "which devices a pod has follows from the plan; see spec.placement"
+
+_REASONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "worker": "all ranks of a group are rendered alike",
+        "prefill": "prefill and decode run in the same pods; nothing says yet that they do not",
+        "router": "route to the Service of status.endpoint with your own Gateway",
+        "baseRefs": "write what the named configurations say into this one first",
+        "scaling": "scale the ShardedModel: it has the subresource scale",
+        "autoscaling": "scale the ShardedModel: it has the subresource scale",
+        "storageInitializer": "the engine downloads the weights, or reads them from a claim",
+        "expert": "whether experts are spread is the planner's to choose",
+        "dataLocal": "how a group lies on its nodes follows from the plan",
+        "dataRPCPort": "the operator chooses the ports",
+        "lora": "adapters come from the hub or a claim: spec.model.adapters",
+        "serving.kserve.io/exp-dra-device-class": _DEVICES,
+        "serving.kserve.io/exp-dra-device-count": _DEVICES,
+        "serving.kserve.io/exp-dra-container-name": _DEVICES,
+        "serving.kserve.io/exp-dra-cel-selector": _DEVICES,
+    }
+)
+
+
+def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
+    """Add an LLMInferenceService to a draft; return why its fields have no place."""
+    spec = root.at("spec")
+    replicas = spec.at("replicas").whole()
+    if replicas is not None:
+        draft.put("replicas", replicas, spec.at("replicas"))
+    draft.carry("model.servedName", spec.at("model", "name"))
+    pod, container = spec.at("template"), container_named(spec.at("template"), ENGINE)
+    metadata = root.at("metadata"), spec
+    _command(draft, container)
+    carry_pod(draft, pod, container, metadata)
+    carry_volumes(draft, pod, container)
+    name = spec.at("model", "name").value
+    _model(draft, spec.at("model", "uri"), name if isinstance(name, str) else "")
+    _degrees(draft, spec.at("parallelism"))
+    return _REASONS
+
+
+def read_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
+    """Add an InferenceService's predictor to a draft; return why its fields have no place.
+
+    Raises:
+        InputError: its runtime starts no vLLM, as far as its format or command tells.
+    """
+    predictor, source = root.at("spec", "predictor"), f"InferenceService {draft.name}"
+    model = predictor.at("model")
+    container = model if model.is_there else container_named(predictor, PREDICTOR)
+    carry_pod(draft, predictor, container, [predictor, root.at("metadata")])
+    if model.is_there:
+        _of_runtime(draft, model, source)
+    elif launch := launch_in(container):
+        carry_launch(draft, predictor, container, launch)
+    else:
+        raise InputError([not_vllm(source)])
+    carry_volumes(draft, predictor, container)
+    replicas = predictor.at("minReplicas").whole()
+    if replicas is not None:
+        draft.put("replicas", replicas, predictor.at("minReplicas"))
+    worker = predictor.at("workerSpec")
+    for theirs, ours in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
+        degree = worker.at(theirs).whole()
+        if degree is not None:
+            draft.degrees[ours] = degree
+    return {**_REASONS, "workerSpec": _REASONS["worker"], "maxReplicas": _REASONS["scaling"]}
+
+
+def _of_runtime(draft: Draft, model: Spot, source: str) -> None:
+    """Add what KServe's runtime for models of the hub is told: its own options, and vLLM's."""
+    name = model.at("modelFormat", "name")
+    if str(name.value).lower() not in _FORMATS:
+        raise InputError([not_vllm(source)])
+    name.take()
+    words = [str(word) for word in model.at("args").value or ()]
+    launch = launch_of(["vllm", "serve", *words], {})
+    options = dict(launch.options) if launch else {}
+    model.at("args").take()
+    for theirs, ours in (("model-id", "model.id"), ("model-name", "model.servedName")):
+        if isinstance(said := options.pop(theirs, None), str):
+            draft.put(ours, said, model.at("args"))
+    carry_options(draft, tuple(options.items()), model.path)
+    if model.at("storageUri").is_there:
+        _model(draft, model.at("storageUri"), "")
+
+
+def _command(draft: Draft, container: Spot) -> None:
+    """Add the options of the container's command, and those that KServe's launcher adds to it."""
+    words = [str(word) for word in container.at("args").value or ()]
+    alone = not container.at("command").is_there and words[:1] and words[0].startswith("-")
+    launch = launch_of(["vllm", "serve", *words], {}) if alone else launch_in(container)
+    if launch:
+        carry_command(draft, container, launch)
+    for item in container.at("env").each():
+        if item.at("name").value == ARGUMENTS and isinstance(item.at("value").value, str):
+            added = launch_of(["vllm", "serve", *_split(item.at("value").value)], {})
+            for key in ("name", "value"):
+                item.at(key).take()
+            carry_options(draft, added.options if added else (), item.path)
+            if added and added.model:
+                draft.leave(item.path, f"{added.model}: spec.model says which model it is")
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # quotes that are not closed
+        return text.split()
+
+
+def _model(draft: Draft, uri: Spot, name: str) -> None:
+    scheme, _, rest = (uri.value if isinstance(uri.value, str) else "").partition("://")
+    if scheme == "hf":
+        model, _, revision = rest.partition(":")
+        draft.put("model.id", model, uri)
+        if re.fullmatch(COMMIT, revision):
+            draft.put("model.revision", revision, uri)
+        elif revision:
+            draft.leave(uri.path, f"revision {revision}: set spec.model.revision to the commit")
+        uri.take()
+    elif scheme == "pvc":
+        claim, _, folder = rest.partition("/")
+        carry_model(draft, "/weights", uri.path, MountedWeights(claim=claim, folder=folder))
+        uri.take()
+    elif scheme == "oci":
+        draft.put("model.weights.uri", uri.take(), uri)
+    else:
+        uri.leave(
+            f"{uri.value}: copy the weights to a claim "
+            "(spec.model.weights.uri pvc://), or read them from the hub"
+        )
+    if draft.get("model.id") is None and name.count("/") == 1:
+        draft.put("model.id", name)
+
+
+def _degrees(draft: Draft, degrees: Spot) -> None:
+    for theirs, ours in (
+        ("tensor", "tensor"),
+        ("pipeline", "pipeline"),
+        ("data", "dataParallelAttention"),
+    ):
+        degree = degrees.at(theirs).whole()
+        if degree is not None:
+            draft.degrees[ours] = degree
