@@ -118,6 +118,16 @@ class ModelWork:
             alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
         )
 
+    @property
+    def sort(self) -> str:
+        """Return what sort of model it is, by what attention reads and whether it has experts:
+        models of one sort spend their time alike.
+        """
+        kinds = {_reads(kind) for kind in self.attention}
+        # Beside layers that read less, those that read all of the context are what all models have.
+        found = kinds - {"full"} if len(kinds) > 1 else kinds
+        return ", ".join([*sorted(found), *(["experts"] if self.experts else [])])
+
     def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
         """Return the number of layers of each sort in a stage; with the same numbers stages do the
         same work.
@@ -189,6 +199,18 @@ def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
         if kind is not None:
             at.setdefault(kind, [0] * len(kinds))[index] = 1
     return {kind: _running(layers) for kind, layers in at.items()}
+
+
+def _reads(kind: Attention) -> str:
+    match kind:
+        case RecurrentAttention():
+            return "recurrent"
+        case LatentAttention() | GroupedAttention() if kind.selected_tokens:
+            return "sparse"
+        case LatentAttention():
+            return "latent"
+        case _:
+            return "windowed" if kind.window else "full"
 
 
 def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:
