@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Final
 
 from shardwright.costs.weight_bytes import WeightBytes
 from shardwright.layouts.layout import Layout
@@ -21,6 +22,13 @@ from shardwright.modelspec.model_spec import (
     Split,
     Weight,
 )
+
+SELECTION_KERNELS: Final = 5
+"""Kernels of a layer that selects the tokens to attend to, beside its matrices: queries and keys
+of the indexer are quantized, the context is scored, the best are taken and made into places of the
+cache. Each counts as starting a matrix. Basis: counted in the engines' indexers; their reading and
+scores of the whole context are not priced.
+"""
 
 Prefix = tuple[float, ...]
 """Sums over the first n layers: the sum over layers a to b is ``prefix[b] - prefix[a]``."""
@@ -190,7 +198,14 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
 def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
     """Of the first n layers; the routed experts of a layer are started together."""
     counts = Counter(weight.layer for weight in matrices)
-    return _running(counts[layer] for layer in range(len(model.layers)))
+    return _running(
+        counts[index] + SELECTION_KERNELS * _selects(layer.attention)
+        for index, layer in enumerate(model.layers)
+    )
+
+
+def _selects(kind: Attention | None) -> bool:
+    return isinstance(kind, LatentAttention | GroupedAttention) and bool(kind.selected_tokens)
 
 
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
@@ -205,7 +220,7 @@ def _reads(kind: Attention) -> str:
     match kind:
         case RecurrentAttention():
             return "recurrent"
-        case LatentAttention() | GroupedAttention() if kind.selected_tokens:
+        case _ if _selects(kind):
             return "sparse"
         case LatentAttention():
             return "latent"
