@@ -295,6 +295,16 @@ class Gpu:
         return "arm64" if (self.whole or self).id in ARM_HOSTS else "amd64"
 
     @property
+    def generation(self) -> str:
+        """Return what GPUs with the same matrix units have in common: the vendor, and the first
+        number of NVIDIA's compute capability (8.9 apart from 8.0: it has other units).
+        """
+        if self.compute_capability is None:
+            return self.vendor
+        major, minor = self.compute_capability
+        return f"{self.vendor} {major}.{minor}" if minor else f"{self.vendor} {major}"
+
+    @property
     def of_a_rack(self) -> bool:
         """Return whether its scale-up link joins nodes: a node of it is a tray of a rack."""
         return self.scale_up_gpus > NODE_GPUS_MOST

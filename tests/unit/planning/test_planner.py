@@ -257,7 +257,7 @@ def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() ->
 
     problem = Problem(
         code="NotYetDeployable",
-        what="TP8·EP8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
+        what="TP8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
