@@ -172,11 +172,8 @@ class Frame:
         Told how much to keep for K/V, it takes its needs beside from the whole GPU. Source: vLLM
         0.32 ``v1/worker/utils.py:request_memory``.
         """
-        share = (
-            self.traits.memory.memory_utilization
-            if self.traits.options.kv_cache_bytes is None
-            else 1.0
-        )
+        rules, told = self.traits.memory, self.traits.options.kv_cache_bytes is not None
+        share = 1.0 if told or rules.cache_of_free else rules.memory_utilization
         # As vLLM rounds it: a share of all memory of the GPU, not of what is free at the start.
         return math.ceil(self.device.usable_bytes * share)
 
@@ -290,10 +287,25 @@ def _stage(
             uncounted=bool(frame.traits.options.told.uncounted),
         ),
     )
-    return (
-        stage
-        if frame.traits.options.kv_cache_bytes is None
-        else _pinned(stage, frame.traits.options.kv_cache_bytes)
+    if frame.traits.options.kv_cache_bytes is not None:
+        return _pinned(stage, frame.traits.options.kv_cache_bytes)
+    rules = frame.traits.memory
+    return _shared(stage, rules.memory_utilization) if rules.cache_of_free else stage
+
+
+def _shared(stage: StageMemory, share: float) -> StageMemory:
+    """Return a stage with only a share of its free memory for K/V.
+
+    Source: TensorRT-LLM ``_torch/pyexecutor/_util.py:_cal_max_memory`` (at 158b5d1): the memory of
+    the GPU less the peak of a trial run, which has weights, activations, NCCL and graphs in it.
+    """
+    unused = stage.kv_cache_bytes - math.floor(stage.kv_cache_bytes * share)
+    if unused <= 0:
+        return stage
+    return replace(
+        stage,
+        kv_cache_bytes=stage.kv_cache_bytes - unused,
+        budget_bytes=stage.budget_bytes - unused,
     )
 
 

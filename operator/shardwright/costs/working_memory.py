@@ -25,6 +25,7 @@ from typing import Final
 from shardwright.costs.weight_bytes import WeightBytes, stage_sums
 from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import Gpu
+from shardwright.layouts.captures import Captures, captured_sizes
 from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import (
     DenseFeedForward,
@@ -307,7 +308,8 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     """Return the number of captured batch sizes: the engine's stated sizes, or else those of the
     formula.
 
-    Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens).
+    Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens);
+        TensorRT-LLM's are those of :func:`~shardwright.layouts.captures.captured_sizes`.
     Unit: batch sizes.
     Error: exact.
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
@@ -319,6 +321,9 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     51
     """
     told = traits.options.told
+    if told.captured is None and traits.memory.captures is not Captures.EIGHTS_AND_SIXTEENS:
+        most = min(limits.sequences, traits.memory.graph_sequences)
+        return len(captured_sizes(most, traits.memory.captures))
     if told.captured is not None:
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability

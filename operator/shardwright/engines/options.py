@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.engines import policy
+from shardwright.engines.object_keys import Keys, as_object, key_problems, key_table, leaves
 from shardwright.engines.policy import Option, Policy, Tables, canonical, option_table
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
@@ -53,7 +54,8 @@ class Pins:
     ``dtype`` (bf16, fp16, fp32) is the type computed in, ``state_bits`` the size of a recurrent
     state's element, ``kv_cache_bytes`` every rank's memory for K/V, ``block_tokens`` a block of it,
     ``memory_utilization`` the share of a GPU taken. ``language_only`` leaves out the towers for
-    images and sound, ``whole_towers`` puts them on every rank. ``told`` has settings of batches and
+    images and sound, ``whole_towers`` puts them on every rank. Without ``chunks_prompts`` a step
+    has whole prompts. ``told`` has settings of batches and
     graphs, and those that nobody counts.
     """
 
@@ -64,6 +66,7 @@ class Pins:
     memory_utilization: float | None = None
     language_only: bool = False
     whole_towers: bool = False
+    chunks_prompts: bool = True
     told: EngineOverrides = field(default_factory=EngineOverrides)
 
 
@@ -283,10 +286,16 @@ _JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The options an engine's parser takes, and which of them a user may set."""
+    """The options an engine's parser takes, and which of them a user may set.
+
+    ``pins`` are the plan's values that checked arguments fix, ``check_pins`` those among the
+    counted ones that no plan can count with.
+    """
 
     tables: Tables
     policy: Policy
+    pins: Callable[[Mapping[str, object], Policy], Pins] = read_pins
+    check_pins: Callable[[Mapping[str, object]], tuple[Problem, ...]] = check_pins
 
 
 def check_arguments(
@@ -312,18 +321,35 @@ def check_arguments(
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
-    known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
+    known = _Known(
+        table=table,
+        keys=key_table(version, rules.tables),
+        rules=rules,
+        admitted=frozenset(map(canonical, admitted)),
+    )
     given = frozenset(map(canonical, arguments))
-    problems = [_check(name, value, known, given) for name, value in arguments.items()]
-    found = [problem for problem in problems if problem]
+    found = [
+        problem
+        for name, value in arguments.items()
+        for problem in _check(name, value, known, given)
+    ]
     # A value that the parser refuses is not looked at again: one problem for one mistake.
-    wrong = {problem.path for problem in found}
+    wrong = {problem.path.partition(".")[0] for problem in found if problem.code not in _REFUSED}
     counted = {
         name: value
         for name, value in arguments.items()
-        if canonical(name) in rules.policy.counted and name not in wrong
+        if name not in wrong and _is_counted_in(canonical(name), rules.policy)
     }
-    return (*found, *check_pins(counted), *_duplicates(arguments))
+    return (*found, *rules.check_pins(counted), *_duplicates(arguments))
+
+
+_REFUSED: Final = frozenset({"EngineArgumentForbidden", "EngineArgumentOwned"})
+"""Codes of arguments that the parser takes."""
+
+
+def _is_counted_in(name: str, listed: Policy) -> bool:
+    """Return whether the planner counts with an option, or with a key of the object that it is."""
+    return any(counted == name or counted.startswith(f"{name}.") for counted in listed.counted)
 
 
 def check_features(features: Mapping[str, str], version: str, rules: Rules) -> tuple[Problem, ...]:
@@ -386,7 +412,7 @@ def configuration(
     table = option_table(version, rules.tables) or {}
     found = {canonical(name): value for name, value in arguments.items()}
     return {
-        table[name].key: _typed(table[name].type, value)
+        table[name].key: as_object(_typed(table[name].type, value))
         for name, value in found.items()
         if name in table and table[name].key
     }
@@ -415,17 +441,36 @@ class _Known:
     """What arguments are checked against."""
 
     table: Mapping[str, Option]
+    keys: Keys
     rules: Rules
     admitted: frozenset[str]
 
 
-def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Problem | None:
+def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Iterator[Problem]:
     option = _find(name, known.table)
     if option is None:
-        return _unknown(name, known.table, known.rules.tables)
+        yield _unknown(name, known.table, known.rules.tables)
+        return
+    if known.keys.inside(option.key):
+        yield from _check_object(as_object(value), option, known)
+        return
     # Another option that is set, too, brings values that the parser's list does not have.
     told = replace(option, choices=()) if option.opened_by in given else option
-    return _forbidden(name, value, option, known) or _check_option(name, told, value)
+    problem = _forbidden(name, value, option, known) or _check_option(name, told, value)
+    if problem:
+        yield problem
+
+
+def _check_object(value: object, option: Option, known: _Known) -> Iterator[Problem]:
+    """Return the faults of an object's keys, or else the keys that nobody may set."""
+    wrong = tuple(key_problems(option.key, value, known.keys))
+    yield from wrong
+    if not wrong:
+        for path, inner in leaves(option.key, value, known.keys):
+            key = replace(option, name=canonical(path), flag=path)
+            problem = _forbidden(path, inner, key, known)
+            if problem:
+                yield problem
 
 
 def _find(name: str, table: Mapping[str, Option]) -> Option | None:
@@ -436,13 +481,13 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
 
 
 def _forbidden(name: str, value: object, option: Option, known: _Known) -> Problem | None:
-    own = option.name
     listed = known.rules.policy
+    own = listed.listed_as(option.name)
     admissible = listed.admissible
     harmless = _spelled(value) in listed.harmless.get(own, frozenset())
     admitted = own in admissible and own in known.admitted
     if own in listed.allowed or own in listed.counted or admitted or harmless:
-        return None if canonical(name) == own else _another_name(name, own)
+        return None if canonical(name) == option.name else _another_name(name, option.name)
     if own in listed.owned:
         remedy = listed.owned[own]
         return Problem(

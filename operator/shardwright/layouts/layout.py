@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from shardwright.hardware.gpus import ComputeCapability, Link
 from shardwright.hardware.inventory import Pool
+from shardwright.layouts.captures import Captures
 from shardwright.modelspec.model_spec import ModelSpec, Weight
 
 
@@ -348,7 +349,9 @@ class BatchRules:
 class MemoryRules:
     """How an engine divides the memory of a GPU; bytes are per rank."""
 
-    memory_utilization: float  # the share of the GPU's total memory that it takes
+    # The share of the GPU's memory that it takes; with ``cache_of_free`` that of the K/V cache in
+    # what is free beside everything else.
+    memory_utilization: float
     kv_block_tokens: int  # the page size of the K/V cache
     vocabulary_padding: int  # rows of the vocabulary are filled up to a multiple of it
     fixed_overhead_bytes: int  # libraries and workspaces that no allocator counts
@@ -356,10 +359,20 @@ class MemoryRules:
     host_communication_overhead_bytes: int  # the same over PCIe or in pairs
     graph_bytes: int  # of one layer, captured for one batch size
     graph_sequences: int = 512  # the largest batch that graphs are counted for
+    captures: Captures = Captures.EIGHTS_AND_SIXTEENS  # the batches that graphs are captured for
     counts_graphs: bool = True  # graphs are taken from the budget before the K/V cache
     logit_copies: float = 4.0  # FP32 rows of the vocabulary per sequence that samples
     # FP8 K/V beside weights in floating point of fewer bits.
     cache_follows_weights: bool = False
+    cache_of_free: bool = False
+
+
+class PromptSharing(StrEnum):
+    """Why no ranks share the tokens of a prompt."""
+
+    REFUSED = "Refused"  #: vLLM: its usual runner takes it for no model
+    UNSIZED = "Unsized"  #: TensorRT-LLM: it sizes no K/V cache beside it
+    NOT_READ = "NotRead"  #: not looked into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +385,7 @@ class CutRules:
     experts_on_every_stage: frozenset[str] = frozenset()  # no stage may be dense
     width_divides_replica: frozenset[str] = frozenset()  # expert width over all ranks
     shares_context: bool = True  # tensor ranks can share the tokens of a request
+    prompts: PromptSharing = PromptSharing.NOT_READ
     data_beside_tensor: bool = True  # a replica of the attention may have several ranks
     # Experts may be dealt to some ranks, sliced over others.
     mixes_expert_cuts: bool = False
@@ -412,6 +426,8 @@ class EngineSupport:
     # Loaded as MTP layers, never as a draft model.
     becomes_predictor: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
+    # Drafted for by MTP layers of their own.
+    takes_predictor: frozenset[str] | None = None
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
     unproven: frozenset[str] = frozenset()
     proven_first: bool = False

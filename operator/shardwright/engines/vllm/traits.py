@@ -21,6 +21,7 @@ from shardwright.layouts.layout import (
     EngineSupport,
     EngineTraits,
     MemoryRules,
+    PromptSharing,
     Remainder,
     Repeats,
 )
@@ -377,6 +378,12 @@ _SOURCES: Final[Mapping[str, str]] = {
         "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and "
         "schemes; torchao.py"
     ),
+    "prompts": (
+        "vLLM 0.32.0 and 0.33.0 source, config/vllm.py: among what Model Runner V1 does not support"
+    ),
+    "captures": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes",
+    "cache_of_free": "vLLM 0.32.0 source, v1/worker/utils.py:request_memory: a share of the GPU",
+    "takes_predictor": "none: of the models whose MTP layers are counted it takes all",
     "told": (
         "no figure: what engine.args say that the plan counts with, not what vLLM does by itself"
     ),
@@ -421,6 +428,7 @@ def traits(version: str) -> EngineTraits:
             experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
             experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
             width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+            prompts=PromptSharing.REFUSED,
         ),
         repeats=_REPEATS,
         support=_support(release, registry),
