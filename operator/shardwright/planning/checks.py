@@ -481,7 +481,6 @@ def limit_violations(speed: Performance, request: Request) -> Iterator[Violation
                 what=f"{which}{name} of {_time(predicted, limit)}",
                 limit=f"must be at most {_time(limit, limit)}",
                 gap=_excess(predicted / limit),
-                remedy=_relief(request),
                 path=f"spec.objective.{field}",
             )
             yield Violation(problem=problem, miss=predicted / limit - 1)
@@ -532,16 +531,6 @@ def _excess(ratio: float) -> str:
     if ratio < 1.01:  # noqa: PLR2004 - rounds to nothing
         return "< 1% over"
     return f"{ratio - 1:.0%} over" if ratio < FAR else f"{ratio:,.0f} times as long"
-
-
-def _relief(request: Request) -> str:
-    """Return the ways out that the request leaves open: a rate, or replicas that fill the budget,
-    rule some out.
-    """
-    load = "concurrency" if request.workload.requests_per_second is None else "rate"
-    if request.space.fill:
-        return f"relax the limit or lower the {load}"
-    return f"relax the limit, lower the {load} or use more replicas"
 
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:

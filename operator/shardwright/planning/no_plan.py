@@ -397,7 +397,10 @@ def _closest(
     gain.
     """
     closest = min(verdicts, key=_distance)
-    problem = max(_causes(closest), key=_miss).problem
+    causes = _causes(closest)
+    # More nodes are no help to a layout that would not run on them either.
+    lasting = [each for each in causes if each.problem.code not in _SHORT]
+    problem = max(lasting or causes, key=_miss).problem
     if problem.code in _SHORT:
         return _capacity(closest)
     hints = [

@@ -561,6 +561,15 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
     )
 
 
+def test_nodes_are_not_asked_for_where_the_model_would_not_fit_on_them_either() -> None:
+    small = an_inventory(a_pool("L40S-48GB", gpus_per_node=4))
+
+    problem = _no_plan("llama-405b", small, a_request(tensor=8)).problem
+
+    assert problem.code == "WeightsExceedMemory"
+    assert "add nodes" not in problem.remedy
+
+
 def test_room_for_some_replicas_only_is_what_binds() -> None:
     outcome = _no_plan("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8))
 
