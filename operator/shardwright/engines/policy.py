@@ -24,7 +24,9 @@ class Policy:
     ``missing``: fields of the spec say these elsewhere, and this engine cannot be told, each with
     why. ``counted``: users may set them because the planner counts with them, each with the part of
     the plan that it settles. ``uncounted``: an administrator may admit them, each with the part of
-    a plan that it may change. ``harmless`` are values of dangerous options that everybody may set.
+    a plan that it may change. ``harmless`` are values that everybody may set of an option that is
+    otherwise refused. ``collector`` is the dangerous option whose values are addresses of trace
+    collectors, which an administrator may admit one by one (empty: none).
     """
 
     allowed: frozenset[str]
@@ -35,6 +37,7 @@ class Policy:
     counted: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict)
     harmless: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    collector: str = ""
 
     @property
     def admissible(self) -> Mapping[str, str]:
@@ -64,9 +67,12 @@ class Tables:
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
     "custom-histogram-buckets": "loads",
+    "default-mm-loras": "loads",
     "distributed-timeout-seconds": "int",
-    "engram-config": "loads",
+    "ec-transfer-config": "parse_dataclass",
+    "engram-config": "parse_dataclass",
     "kv-cache-memory-bytes": "human_readable_int",
+    "kv-events-config": "parse_dataclass",
     "mamba-block-size": "int",
     "max-cpu-loras": "int",
     "max-log-len": "int",
@@ -79,12 +85,13 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
     "numa-bind-nodes": "int",
     "prefix-cache-retention-interval": "int",
     "prefix-match-unit": "int",
-    "reasoning-config": "loads",
+    "reasoning-config": "parse_dataclass",
     "video-pruning-rate": "float",
     "watermark-config": "loads",
+    "weight-transfer-config": "parse_dataclass",
 }
 """The type that the parser's ``_optional_type`` wraps, if it is no text, for options that are
-rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
+rendered or may be set; ``tests/engine`` holds it to the parsers.
 """
 
 
@@ -94,7 +101,8 @@ class Option:
 
     ``flag`` is the parser's spelling (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``),
     ``key`` the configuration file's (empty: command line only). ``type`` names the parser's
-    conversion (``int``, ``loads``, ``_optional_type``, ...). A ``switch`` takes no value; ``off``
+    conversion (``int``, ``loads``, ``parse_dataclass``, ...), ``optional`` that it takes ``None``,
+    too. A ``switch`` takes no value; ``off``
     is the flag that turns it off (empty: none). ``opened_by`` is an option that adds values to the
     ``choices`` (empty: none). ``keys`` are those an object may have (empty: not known, or no
     object). ``many``: it takes several values, one word each.
@@ -105,6 +113,7 @@ class Option:
     key: str
     aliases: tuple[str, ...]
     type: str
+    optional: bool
     switch: bool
     off: str
     many: bool
@@ -159,6 +168,7 @@ def _option(row: _Row) -> Option:
         aliases=tuple(flag for flag in others if flag not in turned),
         # The parser's own type says only that the option may be left out.
         type=_INNER_TYPES.get(name) or row["type"] or "str",
+        optional=row["type"] == "_optional_type",
         switch=switch,
         off=_off_flag(name, turned),
         many=row.get("nargs") in ("+", "*"),
