@@ -37,6 +37,7 @@ QUANTITY_MAX_LENGTH = 32
 QUANTITY_MAX = 2**53
 ARGUMENT_MAX_LENGTH = 4096
 ARGUMENT_MAX_DEPTH = 16
+ARGUMENT_MAX_ITEMS = 256
 
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
 QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
@@ -80,6 +81,8 @@ Quantity = Annotated[
 def _check_argument(value: object) -> object:
     if not isinstance(value, str | int | float | list | dict):
         raise ValueError("must be a string, a number, a boolean, a list or an object")  # noqa: TRY004  # pydantic collects ValueErrors
+    if isinstance(value, list | dict) and len(value) > ARGUMENT_MAX_ITEMS:
+        raise ValueError(f"has {len(value)} items, at most {ARGUMENT_MAX_ITEMS} are allowed")
     if _is_deeper(value, ARGUMENT_MAX_DEPTH):
         raise ValueError(f"is nested deeper than {ARGUMENT_MAX_DEPTH} levels")
     length = len(value if isinstance(value, str) else json.dumps(value, separators=(",", ":")))
@@ -101,6 +104,8 @@ ArgumentValue = Annotated[
             "x-kubernetes-preserve-unknown-fields": True,
             "description": "A string, a number, a boolean, a list or an object.",
             "maxLength": ARGUMENT_MAX_LENGTH,
+            "maxItems": ARGUMENT_MAX_ITEMS,
+            "maxProperties": ARGUMENT_MAX_ITEMS,
         }
     ),
 ]

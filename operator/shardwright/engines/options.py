@@ -4,11 +4,12 @@ Every argument of a version without a table is refused, and every option not in 
 
 Engine arguments the planner counts with: a value is pinned in the plan as on the command line.
 
-Values that the engine's parser takes and no plan can count are refused: ``1G``, chunked prefill
-turned off, unlisted keys of a compilation config.
+Values that the engine's parser takes and no plan can count are refused: chunked prefill turned off,
+unlisted keys of a compilation config.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -116,15 +117,18 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
 
 def _keys(value: object) -> Mapping[str, Any]:
     try:
-        found = json.loads(value) if isinstance(value, str) else None
+        found = _convert("parse_dataclass", value) if isinstance(value, str) else value
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _whole(value: object) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        try:
+            value = _readable_int(value)
+        except ValueError:
+            return None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -144,7 +148,7 @@ def _sizes(value: object) -> tuple[int, ...] | None:
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return the pins the planner cannot count with, each problem's path the argument's name.
 
-    The engine's parser takes more: ``1G``, or 0 for all that is free.
+    The engine's parser takes more: 0 for all that is free, and ``None``.
     """
     named = {canonical(name): value for name, value in arguments.items()}
     wrong = [_wrong(name, value) for name, value in arguments.items()]
@@ -202,7 +206,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = Mapping
             "write the share of a GPU",
         ),
         "kv-cache-memory-bytes": (
-            lambda value: isinstance(value, int) and _is_counted(value),
+            _is_counted,
             "a whole number of bytes, at least 1",
             "write the number of bytes that every rank shall keep for K/V",
         ),
@@ -243,7 +247,7 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
             path=path,
             what=what,
             limit=limit,
-            remedy="correct the value, as JSON text",
+            remedy="correct the value",
         )
         for what, limit in _wrong_keys(arguments[path])
     )
@@ -266,12 +270,14 @@ def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
         yield "max_cudagraph_capture_size", "is no whole number above 0"
 
 
-_WORDS = {
+_WORDS: Final = {
     "int": "a whole number",
     "float": "a number",
     "human_readable_int": "a whole number, also as 8k or 1M",
+    "parse_dataclass": "an object, or its JSON text",
+    "union_dict_and_str": "an object, or text",
 }
-_SUFFIXES = {
+_SUFFIXES: Final = {
     "k": 10**3,
     "m": 10**6,
     "g": 10**9,
@@ -281,7 +287,15 @@ _SUFFIXES = {
     "G": 2**30,
     "T": 2**40,
 }
-_JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
+_READABLE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT])", re.ASCII)
+_QUOTED: Final = re.compile(r'("(?:[^"\\]|\\.)*")')
+_WITHIN_JSON: Final = re.compile(rf"\b{_READABLE.pattern}\b", re.ASCII)
+_OBJECT: Final = re.compile(r"\s*{.*}\s*", re.DOTALL)
+_JSON: Final = frozenset({"loads", "_parse_type"})
+_OBJECTS: Final = frozenset({"parse_dataclass", "union_dict_and_str"})
+"""The parser's conversions of JSON: of any value, and of objects alone. Source: vLLM 0.33
+``engine/arg_utils.py``, ``utils/argparse_utils.py``.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +317,7 @@ def check_arguments(
     version: str,
     admitted: Collection[str] = frozenset(),
     *,
+    collectors: Collection[str] = (),
     rules: Rules,
 ) -> tuple[Problem, ...]:
     """Return the problems of a user's engine arguments, each problem's path the argument's name.
@@ -312,6 +327,7 @@ def check_arguments(
         version: the engine's version; without an option list it takes no arguments of a user.
         admitted: dangerous and uncounted options that the administrator lets users set, by the
             parser's own names.
+        collectors: addresses that the administrator lets users send traces to.
         rules: the engine's.
     """
     if not arguments:
@@ -326,6 +342,7 @@ def check_arguments(
         keys=key_table(version, rules.tables),
         rules=rules,
         admitted=frozenset(map(canonical, admitted)),
+        collectors=frozenset(collectors),
     )
     given = frozenset(map(canonical, arguments))
     found = [
@@ -428,7 +445,7 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
     if isinstance(value, bool):
         return (flag if value else option.off if option else f"--no-{name}",)
     return (
-        (flag, *_spelled(value).split())
+        (flag, *_each(value))
         if option and option.many
         # Joined by an equals sign: a value that begins with a dash would be read as the next
         # option.
@@ -444,6 +461,13 @@ class _Known:
     keys: Keys
     rules: Rules
     admitted: frozenset[str]
+    collectors: frozenset[str]
+
+    def takes(self, option: str, value: object) -> bool:
+        """Return whether everybody may set this value of an option that is otherwise refused."""
+        listed = self.rules.policy
+        collector = option == listed.collector and value in self.collectors
+        return collector or _spelled(value) in listed.harmless.get(option, frozenset())
 
 
 def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Iterator[Problem]:
@@ -484,9 +508,8 @@ def _forbidden(name: str, value: object, option: Option, known: _Known) -> Probl
     listed = known.rules.policy
     own = listed.listed_as(option.name)
     admissible = listed.admissible
-    harmless = _spelled(value) in listed.harmless.get(own, frozenset())
     admitted = own in admissible and own in known.admitted
-    if own in listed.allowed or own in listed.counted or admitted or harmless:
+    if own in listed.allowed or own in listed.counted or admitted or known.takes(own, value):
         return None if canonical(name) == option.name else _another_name(name, option.name)
     if own in listed.owned:
         remedy = listed.owned[own]
@@ -535,25 +558,47 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
 def _mismatch(option: Option, value: object) -> str | None:
     if option.switch:
         return None if isinstance(value, bool) else "true or false"
-    if value is None or isinstance(value, bool | list | tuple):
+    if value is None or not _may_be(value, option):
         return "a single value"
-    if isinstance(value, Mapping) and option.type not in _JSON_TYPES:
-        return "a single value"
-    text = _spelled(value)
-    values = text.split() if option.many else [text]
+    values = _each(value) if option.many else (_spelled(value),)
     # argparse ends a list of values at the first word that begins with a dash.
     if not values or any(each.startswith("-") for each in values if option.many):
-        return "values with spaces between them, none of which begins with a dash"
-    if option.choices and not set(values) <= set(option.choices):
+        return "one value or several, none of which begins with a dash"
+    if option.optional and values in {("",), ("None",)}:
+        return None
+    if option.choices and not {_choice(option.type, each) for each in values} <= set(
+        option.choices
+    ):
         return f"one of {', '.join(option.choices)}"
     parses = all(_parses(option.type, each) for each in values)
-    return _unknown_key(option, text) if parses else _WORDS.get(option.type, "JSON")
+    return _unknown_key(option, values[0]) if parses else _WORDS.get(option.type, "JSON")
+
+
+def _may_be(value: object, option: Option) -> bool:
+    """Return whether a list or an object can be what the parser takes, and no switch's value."""
+    if isinstance(value, list | tuple):
+        return option.many or option.type in _JSON
+    if isinstance(value, Mapping):
+        return option.type in _JSON | _OBJECTS
+    return not isinstance(value, bool)
+
+
+def _each(value: object) -> tuple[str, ...]:
+    """Return the words of an option that takes several: a list's items, or those of a text."""
+    items = value if isinstance(value, list | tuple) else _spelled(value).split()
+    return tuple(map(_spelled, items))
+
+
+def _choice(kind: str, text: str) -> str:
+    if kind == "<lambda>":
+        return text.lower().replace("-", "_")
+    return text.lower() if kind == "parse_reasoning_parser" and text.lower() == "none" else text
 
 
 def _unknown_key(option: Option, text: str) -> str | None:
     if not option.keys:
         return None
-    found = json.loads(text)
+    found = _convert(option.type, text)
     fine = isinstance(found, dict) and found.keys() <= set(option.keys)
     return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
@@ -561,7 +606,7 @@ def _unknown_key(option: Option, text: str) -> str | None:
 def _parses(kind: str, text: str) -> bool:
     try:
         _convert(kind, text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -571,11 +616,35 @@ def _convert(kind: str, text: str) -> object:
         return int(text)
     if kind == "float":
         return float(text)
-    if kind == "human_readable_int" and text[-1:] in _SUFFIXES:
-        return float(text[:-1]) * _SUFFIXES[text[-1]]
     if kind == "human_readable_int":
+        return _readable_int(text)
+    if kind in _OBJECTS:
+        return _object(kind, text)
+    return json.loads(text) if kind in _JSON else text
+
+
+def _readable_int(text: str) -> int:
+    """Return a whole number, also with a suffix; binary suffixes take no decimals."""
+    found = _READABLE.fullmatch(text.strip())
+    if found is None:
         return int(text)
-    return json.loads(text) if kind in _JSON_TYPES else text
+    number, suffix = found.groups()
+    factor = _SUFFIXES[suffix]
+    return int(float(number) * factor) if suffix.islower() else int(number) * factor
+
+
+def _object(kind: str, text: str) -> object:
+    if kind == "union_dict_and_str":
+        return json.loads(text) if _OBJECT.fullmatch(text) else text
+    parts = _QUOTED.split(text)
+    # Numbers with suffixes count outside quoted texts alone.
+    parts[::2] = [
+        _WITHIN_JSON.sub(lambda found: str(_readable_int(found[0])), part) for part in parts[::2]
+    ]
+    found = json.loads("".join(parts))
+    if not isinstance(found, dict):
+        raise ValueError("no object")  # noqa: TRY004 - a value, as the parser has it
+    return found
 
 
 def _spelled(value: object) -> str:

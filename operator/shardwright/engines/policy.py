@@ -25,8 +25,9 @@ class Policy:
     why. ``counted``: users may set them because the planner counts with them, each with the part of
     the plan that it settles. ``uncounted``: an administrator may admit them, each with the part of
     a plan that it may change. A key of an object is named by its path, and is of the class of the
-    object around it if it is on no list itself. ``harmless`` are values of refused options that
-    everybody may set.
+    object around it if it is on no list itself. ``harmless`` are values that everybody may set of
+    an option that is otherwise refused. ``collector`` is the dangerous option whose values are
+    addresses of trace collectors, which an administrator may admit one by one (empty: none).
     """
 
     allowed: frozenset[str]
@@ -37,6 +38,7 @@ class Policy:
     counted: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict)
     harmless: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    collector: str = ""
 
     @property
     def admissible(self) -> Mapping[str, str]:
@@ -90,9 +92,12 @@ _OPTIONAL: Final = "_optional_type"
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
     "custom-histogram-buckets": "loads",
+    "default-mm-loras": "loads",
     "distributed-timeout-seconds": "int",
-    "engram-config": "loads",
+    "ec-transfer-config": "parse_dataclass",
+    "engram-config": "parse_dataclass",
     "kv-cache-memory-bytes": "human_readable_int",
+    "kv-events-config": "parse_dataclass",
     "mamba-block-size": "int",
     "max-cpu-loras": "int",
     "max-log-len": "int",
@@ -105,12 +110,13 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
     "numa-bind-nodes": "int",
     "prefix-cache-retention-interval": "int",
     "prefix-match-unit": "int",
-    "reasoning-config": "loads",
+    "reasoning-config": "parse_dataclass",
     "video-pruning-rate": "float",
     "watermark-config": "loads",
+    "weight-transfer-config": "parse_dataclass",
 }
 """The type that vLLM's parser's ``_optional_type`` wraps, if it is no text, for options that are
-rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
+rendered or may be set; ``tests/engine`` holds it to the parsers.
 """
 
 
@@ -120,7 +126,8 @@ class Option:
 
     ``flag`` is the parser's spelling (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``),
     ``key`` the configuration file's (empty: command line only). ``type`` names the parser's
-    conversion (``int``, ``loads``, ``_optional_type``, ...). A ``switch`` takes no value; ``off``
+    conversion (``int``, ``loads``, ``parse_dataclass``, ...), ``optional`` that it takes ``None``,
+    too. A ``switch`` takes no value; ``off``
     is the flag that turns it off (empty: none). ``opened_by`` is an option that adds values to the
     ``choices`` (empty: none). ``keys`` are those an object may have (empty: not known, or no
     object). ``many``: it takes several values, one word each.
@@ -131,6 +138,7 @@ class Option:
     key: str
     aliases: tuple[str, ...]
     type: str
+    optional: bool
     switch: bool
     off: str
     many: bool
@@ -183,6 +191,7 @@ def _option(row: _Row) -> Option:
         aliases=tuple(flag for flag in others if flag not in turned),
         # The parser's own type says only that the option may be left out.
         type=_inner_type(name, row["type"] or "str"),
+        optional=row["type"] == _OPTIONAL,
         switch=switch,
         off=_off_flag(name, turned),
         many=row.get("nargs") in ("+", "*"),

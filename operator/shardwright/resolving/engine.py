@@ -176,7 +176,11 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *(
             problem.under("spec.engine.args")
             for problem in check_arguments(
-                own, version, settings.policy.admitted_arguments, rules=rules
+                own,
+                version,
+                settings.policy.admitted_arguments,
+                collectors=settings.policy.admitted_trace_collectors,
+                rules=rules,
             )
         ),
         *(
