@@ -219,7 +219,7 @@ def predictor_of(
                 )
             ]
         )
-    drafter = Drafter(model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model))
+    drafter = _predictor(held, model)
     if tokens is not None and not drafter.drafts(tokens):
         layers = len(held.layers)
         raise InputError(
@@ -236,6 +236,16 @@ def predictor_of(
             ]
         )
     return drafter
+
+
+def _predictor(held: ModelSpec, model: ModelSpec) -> Drafter:
+    ends = (weight for weight in model.weights if weight.part is PipelineRole.EMBEDDING)
+    return Drafter(
+        model=interned(held),
+        method=DraftMethod.MTP,
+        borrowed=_output_head(model),
+        embedding=tuple(ends),
+    )
 
 
 def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
