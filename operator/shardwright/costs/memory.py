@@ -21,6 +21,7 @@ from shardwright.costs.working_memory import (
     band_bytes,
     overhead_bytes,
     stage_adapter_bytes,
+    stage_widened_bytes,
 )
 from shardwright.costs.workload import (
     LENGTH_STEP,
@@ -38,7 +39,7 @@ from shardwright.modelspec.model_spec import ModelSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
     """A stage's rank whatever the batch: layers, bytes of weights, adapter slots and draft model,
-    K/V cache.
+    K/V cache, growth of scales where FP8 is widened.
     """
 
     stage: int
@@ -48,13 +49,16 @@ class StageHold:
     draft_bytes: int
     kv: KvCache
     last: bool
+    widened_bytes: int = 0
 
     @property
     def loaded(self) -> LoadedStage:
         """Return what is read from files."""
         first, end = self.layers
         return LoadedStage(
-            layers=end - first, weights_bytes=self.weights.total_bytes + self.draft_bytes
+            layers=end - first,
+            weights_bytes=self.weights.total_bytes + self.draft_bytes,
+            widened_bytes=self.widened_bytes,
         )
 
 
@@ -114,6 +118,7 @@ def stage_holds(
         stage_weight_parts(model, layout, traits),
         stage_adapter_bytes(model, layout, traits),
     )
+    widened = stage_widened_bytes(model, layout, traits)
     spans = split_layers(
         len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
@@ -126,6 +131,7 @@ def stage_holds(
             draft_bytes=draft_weight_bytes(layout, traits) if stage == layout.pipeline - 1 else 0,
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
+            widened_bytes=widened[stage],
         )
         for stage, span in enumerate(spans)
     )

@@ -10,7 +10,12 @@ import pytest
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, CacheFormat, cache_groups
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
-from shardwright.costs.working_memory import LOADING_RESIDUE, Device, activation_bytes
+from shardwright.costs.working_memory import (
+    LOADING_RESIDUE,
+    Device,
+    activation_bytes,
+    stage_widened_bytes,
+)
 from shardwright.costs.workload import Limits, Workload, requests_per_replica
 from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
@@ -381,3 +386,21 @@ def test_as_many_sequences_as_told_do_not_start_beyond_the_blocks() -> None:
 def test_without_graphs_and_without_states_blocks_limit_no_sequences() -> None:
     assert _hybrid(told=EngineOverrides(captured=())).limits.sequences == 1024
     assert _memory("llama-8b", Layout(), "H100-SXM-80GB").sequences is None
+
+
+def test_scales_of_fp8_blocks_grow_where_kernels_widen_them() -> None:
+    model, layout = a_model("llama-70b-fp8"), Layout(tensor=4)
+    (widened,) = stage_widened_bytes(model, layout, vllm_traits())
+    # q, k, v, o, gate, up and down of each layer: two bytes for every output and 128 inputs, in
+    # place of four for 128 of both.
+    inputs_and_outputs = 8192 * (2048 + 256 + 256 + 7168 + 7168) + 2048 * 8192 + 7168 * 8192
+    elements = 80 * inputs_and_outputs
+
+    assert widened == elements // 128 * 2 - elements // 128**2 * 4
+    assert stage_widened_bytes(a_model("llama-70b"), layout, vllm_traits()) == (0,)
+
+    a100, h100 = (
+        _memory("llama-70b-fp8", layout, gpu).stages[0].overhead_bytes
+        for gpu in ("A100-SXM4-80GB", "H100-SXM-80GB")
+    )
+    assert a100 - h100 == pytest.approx(widened, abs=80 * 2**20)  # other batches, other graphs
