@@ -220,7 +220,7 @@ def predictor_of(
                 )
             ]
         )
-    drafter = Drafter(model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model))
+    drafter = _predictor(held, model)
     if tokens is not None and not drafter.drafts(tokens):
         layers = len(held.layers)
         raise InputError(
@@ -254,6 +254,16 @@ def _require_predictors(path: str, model: ModelSpec, traits: EngineTraits) -> No
                 remedy="use EAGLE3, DraftModel or PromptLookup",
             )
         ]
+    )
+
+
+def _predictor(held: ModelSpec, model: ModelSpec) -> Drafter:
+    ends = (weight for weight in model.weights if weight.part is PipelineRole.EMBEDDING)
+    return Drafter(
+        model=interned(held),
+        method=DraftMethod.MTP,
+        borrowed=_output_head(model),
+        embedding=tuple(ends),
     )
 
 

@@ -235,6 +235,7 @@ POLICY: Final = Policy(
     counted=COUNTED,
     uncounted=UNCOUNTED,
     harmless=HARMLESS,
+    collector="otlp-traces-endpoint",
 )
 """The policy for ``trtllm-serve``."""
 

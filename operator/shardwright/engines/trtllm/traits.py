@@ -96,6 +96,13 @@ _SOURCES: Final[Mapping[str, str]] = {
     "becomes_predictor": NOT_READ,
     "takes_eagle3": _MATRIX,
     "takes_predictor": _MATRIX,
+    "predicts_over_stages": (
+        "TensorRT-LLM source, _torch/pyexecutor/_util.py:_get_kv_size_per_token (at 158b5d1): "
+        "draft layers of MTP are on the last stage alone"
+    ),
+    "backends": NOT_READ,
+    "refines_blocks": NOT_READ,
+    "block_of_every_sequence": NOT_READ,
     "least_capability": NOT_READ,
     "widens_fp8_from": "assumed: nothing is widened, FP8 weights need a unit",
     "told": _ASKED_ALONE,
@@ -146,7 +153,11 @@ def predicted(version: str | None) -> EngineTraits:
             deals_experts_evenly=True,
             prompts=PromptSharing.UNSIZED,
         ),
-        support=EngineSupport(takes_eagle3=_TAKES_EAGLE3, takes_predictor=_TAKES_PREDICTOR),
+        support=EngineSupport(
+            takes_eagle3=_TAKES_EAGLE3,
+            takes_predictor=_TAKES_PREDICTOR,
+            predicts_over_stages=_TAKES_PREDICTOR,
+        ),
         sources=_SOURCES,
     )
 
