@@ -286,6 +286,14 @@ def test_an_administrator_admits_a_key_of_an_object_by_its_path() -> None:
     assert check_arguments({"moe_config": {"load_balancer": "a"}}, VERSION, admitted) == ()
 
 
+def test_traces_go_to_a_collector_that_the_administrator_admits() -> None:
+    traced = {"otlp_traces_endpoint": "http://collector:4317"}
+    assert [problem.code for problem in check_arguments(traced, VERSION)] == [
+        "EngineArgumentForbidden"
+    ]
+    assert check_arguments(traced, VERSION, collectors={"http://collector:4317"}) == ()
+
+
 def test_what_a_plan_counts_with_is_read_out_of_objects() -> None:
     pins = RULES.pins(
         {

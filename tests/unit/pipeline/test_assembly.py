@@ -154,6 +154,19 @@ def test_k_v_of_tensorrt_llm_is_its_share_of_what_is_free_beside_everything_else
     assert most.budget_bytes - most.kv_cache_bytes == half.budget_bytes - half.kv_cache_bytes
 
 
+def test_mtp_layers_of_tensorrt_llm_stand_on_its_last_stage() -> None:
+    drafts = {"speculation": {"method": "MTP", "tokens": 1}}
+    subject = a_subject(
+        model={"id": "deepseek-ai/DeepSeek-V3"},
+        engine=TRTLLM | drafts,
+        parallelism={"tensor": 8, "pipeline": 2},
+    )
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert [stage.draft_bytes > 0 for stage in plan.stages] == [False, True]
+
+
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
     subject = a_subject(engine=TRTLLM | {"kvCacheQuantization": "FP8"}, model=model)
