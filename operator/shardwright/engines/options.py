@@ -351,11 +351,15 @@ def check_arguments(
         for problem in _check(name, value, known, given)
     ]
     # A value that the parser refuses is not looked at again: one problem for one mistake.
-    wrong = {problem.path.partition(".")[0] for problem in found if problem.code not in _REFUSED}
+    wrong = {
+        canonical(problem.path.partition(".")[0])
+        for problem in found
+        if problem.code not in _REFUSED
+    }
     counted = {
         name: value
         for name, value in arguments.items()
-        if name not in wrong and _is_counted_in(canonical(name), rules.policy)
+        if canonical(name) not in wrong and _is_counted_in(canonical(name), rules.policy)
     }
     return (*found, *rules.check_pins(counted), *_duplicates(arguments))
 

@@ -200,9 +200,10 @@ def test_graphs_are_a_users_own_or_those_of_the_planned_batch() -> None:
         "enable_padding": True,
         "max_batch_size": plan.max_sequences,
     }
-    assert configuration(plan, arguments={"cuda_graph_config": GRAPHS})["cuda_graph_config"] == (
-        GRAPHS
-    )
+    for own, sizes in ((GRAPHS, (1, 2, 4)), ({}, (*range(1, 32), 32, 64, 128))):
+        arguments = {"cuda_graph_config": own}
+        assert configuration(plan, arguments=arguments)["cuda_graph_config"] == own
+        assert RULES.pins(arguments, POLICY).told.captured == sizes
 
 
 @pytest.mark.parametrize("method", DRAFTED)
@@ -245,6 +246,8 @@ def test_the_keys_of_every_object_that_is_rendered_are_published(name: str, vers
         ({"kv_cache_config": {"dtype": "fp8"}}, ("Owned", "spec.engine.kvCacheQuantization")),
         ({"kv_cache_config": {"host_cache_size": 1}}, ("Forbidden", "not planned for")),
         ({"kv_cache_config": {"max_tokens": None}}, ("Forbidden", "the memory of K/V")),
+        ({"kv-cache-config": {"free_gpu_memory_fraction": "x"}}, ("Invalid", "a number")),
+        ({"cuda_graph_config": {"max_batch_size": -1}}, ("Invalid", "0 or more")),
         ({"kv_cache_config": 3}, ("Invalid", "an object with keys of enable_block_reuse")),
         ({"cuda_graph_config": {"batch_sizes": [1, "x"]}}, ("Invalid", "each a whole number")),
         (
@@ -270,7 +273,7 @@ def test_a_fault_inside_an_object_is_one_message_at_its_path(
     (problem,) = check_arguments(arguments, VERSION)
     assert problem.code == f"EngineArgument{found[0]}"
     assert found[1] in str(problem)
-    assert problem.path.startswith(next(iter(arguments)))
+    assert problem.path.startswith(next(iter(arguments)).replace("-", "_"))
 
 
 def test_an_object_may_be_yaml_or_json_text_and_reaches_the_file_as_an_object() -> None:

@@ -58,12 +58,11 @@ def _inside(named: Mapping[str, object], name: str) -> Mapping[str, Any]:
 
 def _captured(named: Mapping[str, object]) -> tuple[int, ...] | None:
     """Return the sizes of a user's own ``cuda_graph_config``, which is rendered as it is."""
-    graphs = _inside(named, "cuda-graph-config")
-    if not graphs:
+    if "cuda-graph-config" not in named:
         return None
-    sizes = graphs.get("batch_sizes")
-    if sizes:
-        return tuple(sorted({int(size) for size in sizes}))
+    graphs = _inside(named, "cuda-graph-config")
+    if sizes := graphs.get("batch_sizes"):
+        return tuple(sorted({int(float(size)) for size in sizes}))
     largest = _whole(graphs.get("max_batch_size")) or DEFAULT_CAPTURE
     # More graphs than 1.2 captures beyond 256: counted for every version.
     return captured_sizes(
@@ -134,10 +133,10 @@ def _wrong_graphs(graphs: Mapping[str, Any]) -> Iterator[Problem]:
     sizes, largest = graphs.get("batch_sizes"), graphs.get("max_batch_size")
     if sizes and not all(map(_whole, sizes)):
         yield _wrong(f"{path}.batch_sizes", sizes, "whole numbers above 0")
-    elif sizes and largest and int(largest) != max(map(int, sizes)):
-        wanted = f"the largest of batch_sizes, {max(map(int, sizes))}"
+    elif sizes and _whole(largest) not in (None, max(map(int, map(float, sizes)))):
+        wanted = f"the largest of batch_sizes, {max(map(int, map(float, sizes)))}"
         yield _wrong(f"{path}.max_batch_size", largest, wanted)
-    if largest is not None and int(largest) < 0:
+    if largest is not None and float(largest) < 0:
         yield _wrong(f"{path}.max_batch_size", largest, "0 or more")
 
 
