@@ -48,7 +48,7 @@ def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
     drafter = traits.options.drafter
     if drafter is None:
         return 0
-    (held,) = stage_weight_parts(drafter.model, drafter.layout(layout), traits)
+    (held,) = stage_weight_parts(drafter.held(layout), drafter.layout(layout), traits)
     return held.total_bytes
 
 
@@ -68,7 +68,7 @@ def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -
     """
     drafter = traits.options.drafter
     return (
-        load_bytes_per_node(drafter.model, drafter.layout(layout), traits, gpus_per_node)
+        load_bytes_per_node(drafter.held(layout), drafter.layout(layout), traits, gpus_per_node)
         if drafter
         else 0
     )

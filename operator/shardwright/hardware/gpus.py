@@ -266,7 +266,8 @@ class Gpu:
     each link has its own, ``memory_basis`` is the memory's; ``cross_checked`` is how many sources
     agree (yes, partly, no). ``stated``: an administrator has read it off a data sheet. A slice has
     a ``mig_profile`` (``3g.40gb``), the ``whole`` GPU that it is cut from and the number of
-    ``slices`` that this is cut into; else they are empty, None and 1.
+    ``slices`` that this is cut into; else they are empty, None and 1. ``gfx`` is AMD's name of the
+    architecture (``gfx942``).
     """
 
     id: str
@@ -288,6 +289,17 @@ class Gpu:
     mig_profile: str = ""
     whole: "Gpu | None" = None
     slices: int = 1
+    gfx: str = ""
+
+    @property
+    def target(self) -> str:
+        """Return what kernels are compiled for: a compute capability, an LLVM target of AMD; empty
+        if neither is known.
+
+        >>> load_gpus()["H100-SXM-80GB"].target, load_gpus()["MI300X-192GB"].target
+        ('9.0', 'gfx942')
+        """
+        return self.gfx or ".".join(map(str, self.compute_capability or ()))
 
     @property
     def host_architecture(self) -> str:
@@ -423,6 +435,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         else "nominal decimal gigabytes",
         cross_checked=row["cross_checked"],
         matmul_flops=_matmul_flops(row, capability, devices),
+        gfx=row["compute_capability"] if row["compute_capability"].startswith("gfx") else "",
     )
 
 

@@ -205,7 +205,7 @@ _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
 _BUDGETS: Final = frozenset({"BudgetExceeded", "QuotaExceeded"})
 
-_HARDWARE: Final = _SHORT | MEMORY | {"DtypeNotSupported", "GpuTooOld"}
+_HARDWARE: Final = _SHORT | MEMORY | {"AttentionNotSupported", "DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
 _NODES_COME: Final = (

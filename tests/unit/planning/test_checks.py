@@ -13,11 +13,12 @@ from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
 from shardwright.hardware.suitability import slice_of
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, EngineOverrides, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.checks import Judge, Verdict, image_violations, limit_violations
 from shardwright.planning.request import Request
 from shardwright.units import GIB
+from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
 from tests.support.builders_reporting import a_reported_performance
 
@@ -102,6 +103,25 @@ def test_less_k_v_than_one_request_needs_says_that_it_was_asked_for() -> None:
     assert problem.remedy.endswith(
         "or use more than 1,048,576 bytes of K/V (spec.engine.args.kv-cache-memory-bytes)"
     )
+
+
+def test_more_sequences_than_states_have_blocks_are_refused_with_a_number_that_fits() -> None:
+    def found(sequences: int) -> dict[str, Problem]:
+        told = EngineOverrides(sequences=sequences)
+        judge = Judge(catalogued("Qwen/Qwen3.5-27B"), a_request(), vllm_traits(told=told))
+        pool, layout = a_pool(), Layout()
+        verdict = judge.verdict(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
+        return {violation.problem.code: violation.problem for violation in verdict.violations}
+
+    (problem,) = found(1024).values()
+    offered = re.search(r"lower it to ([\d,]+) or less", problem.remedy)
+
+    assert (problem.code, problem.path) == (
+        "SequencesExceedBlocks",
+        "spec.engine.args.max-num-seqs",
+    )
+    assert offered
+    assert found(int(offered[1].replace(",", ""))) == {}
 
 
 @pytest.mark.parametrize(
