@@ -15,12 +15,17 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
 from fitting import FREE, Predicted, Problem, Scheme, Term, fit, linear_fit
-from groundtruth import FOLDER, GroundTruth, Question, load
+from groundtruth import FOLDER, GroundTruth, Measured, Question, load
 from tables import decisions, families, nearest, noise_floor, show
+
+from shardwright.costs.coefficients import FARTHEST, distance
+from shardwright.costs.workload import Arrival
 
 OUTPUT: Final = (
     Path(__file__).resolve().parents[1] / "operator" / "shardwright" / "costs" / "coefficients.json"
@@ -85,8 +90,11 @@ def main() -> None:
         sources=True,
     )
     held = _cross_validate(problem, theta, list(FOLDS)[: 2 if options.quick else None])
-    bands = _bands(truth, [held["shape"], held["GPU type"]])
-    _show_rest(truth, held, bands)
+    # Rows of the fit stand for questions next to the data, which no fold has of every engine.
+    judged = {"": problem.evaluate(theta)} | {kind: held[kind] for kind in held if kind != "source"}
+    offs = [off for kind, found in judged.items() for off in _offs(truth, kind, found)]
+    bands = Bands.of(offs)
+    _show_rest(truth, held, bands, offs)
     if not options.dry_run:
         OUTPUT.write_text(
             json.dumps(_document(problem, theta, bands), indent=1) + "\n", encoding="utf-8"
@@ -138,50 +146,122 @@ def _without(out: set[int]) -> Callable[[Term], bool]:
     return lambda term: not any(part[0] in out for part in term.parts)
 
 
-def _bands(
-    truth: GroundTruth, held: Sequence[Mapping[int, Predicted]]
-) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return the factors from prediction to the ends of the 80% band, by engine and arrival, from
-    held-out rows.
+@dataclass(frozen=True, slots=True)
+class Off:
+    """How far a held-out row was off (log, measured less predicted), and what its band goes by."""
+
+    engine: str
+    arrival: str
+    distance: int
+    off: float
+
+
+def _offs(truth: GroundTruth, kind: str, held: Mapping[int, Predicted]) -> list[Off]:
+    """Return the rows of a kind of fold (empty: nothing held out), each at its distance from the
+    rows of other groups.
     """
-    offs: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in truth.rows:
-        if row.experimental:
-            continue
+    rows = _fitted(truth)
+    total = _facets(truth, rows)
+    groups: dict[object, list[Measured]] = defaultdict(list)
+    for row in rows:
+        groups[FOLDS[kind](truth.questions[row.question]) if kind else ""].append(row)
+    found = []
+    for key, members in groups.items():
+        out = members if kind else []
+        if kind == "shape and GPU type":
+            shape, gpu = key
+            out = [row for row in rows if _touches(truth.questions[row.question], shape, gpu)]
+        gone = _facets(truth, out)
+        for row in members:
+            question = truth.questions[row.question]
+            left = total[question.engine] - gone[question.engine]
+            found.append(
+                Off(
+                    engine=question.engine,
+                    arrival=question.task.load.workload.arrival.value,
+                    distance=distance(left, question.task.facets),
+                    off=math.log(row.output_tokens_per_second) - held[row.question].throughput,
+                )
+            )
+    return found
+
+
+def _fitted(truth: GroundTruth) -> list[Measured]:
+    return [row for row in truth.rows if not row.experimental]
+
+
+def _touches(question: Question, shape: object, gpu: object) -> bool:
+    return question.shape == shape or question.gpu == gpu
+
+
+def _facets(truth: GroundTruth, rows: Iterable[Measured]) -> dict[str, Counter[str]]:
+    """Return how many rows have every facet, by engine."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
         question = truth.questions[row.question]
-        key = (question.engine, question.task.load.workload.arrival.value)
-        offs[key] += [
-            math.log(row.output_tokens_per_second) - predicted[row.question].throughput
-            for predicted in held
-        ]
-    bands: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for (engine, arrival), values in sorted(offs.items()):
-        deciles = statistics.quantiles(values, n=10)
-        bands[engine][arrival] = (
-            _rounded(math.exp(min(0.0, deciles[0]))),
-            _rounded(math.exp(max(0.0, deciles[-1]))),
-        )
-    return dict(bands)
+        found[question.engine].update(question.task.facets)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """The ends of the 80% band next to the data, by engine and arrival, as factors of a prediction;
+    and how many times wider it is (log) at each distance.
+    """
+
+    ends: Mapping[str, Mapping[str, tuple[float, float]]]
+    wider: tuple[float, ...]
+
+    @classmethod
+    def of(cls, offs: Sequence[Off]) -> "Bands":
+        """Return the bands of held-out rows: first what served loads err at a distance, as the
+        planner is judged by them, then the ends by engine and arrival.
+        """
+        served = [each for each in offs if each.arrival == Arrival.CLOSED_LOOP]
+        sizes = [_level([abs(each.off) for each in served if each.distance == far]) for far in _FAR]
+        # Who measured what is chance, so a band never narrows with distance.
+        wider = tuple(accumulate((size / sizes[0] for size in sizes), max))
+        scaled: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for each in offs:
+            scaled[each.engine, each.arrival].append(each.off / wider[each.distance])
+        ends: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+        for (engine, arrival), values in sorted(scaled.items()):
+            deciles = statistics.quantiles(values, n=10)
+            ends[engine][arrival] = (
+                _rounded(math.exp(min(0.0, deciles[0]))),
+                _rounded(math.exp(max(0.0, deciles[-1]))),
+            )
+        return cls(ends=ends, wider=tuple(_rounded(each) for each in wider))
+
+    def holds(self, each: Off) -> bool:
+        """Return whether a row lies inside its band."""
+        low, high = self.ends[each.engine][each.arrival]
+        return math.log(low) <= each.off / self.wider[each.distance] <= math.log(high)
+
+
+_FAR: Final = range(FARTHEST + 1)
+
+
+def _level(sizes: Sequence[float]) -> float:
+    return statistics.quantiles(sizes, n=5)[-1]
 
 
 def _show_rest(
-    truth: GroundTruth, held: Mapping[str, Mapping[int, Predicted]], bands: Mapping[str, Any]
+    truth: GroundTruth,
+    held: Mapping[str, Mapping[int, Predicted]],
+    bands: Bands,
+    offs: Sequence[Off],
 ) -> None:
-    print(
-        "\n80% band of throughput (of the prediction; from both kinds of held-out rows), and the "
-        "held-out rows inside"
-    )
-    for kind in ("shape", "GPU type"):
-        inside = [
-            _inside(truth, row.question, row.output_tokens_per_second, held[kind], bands)
-            for row in truth.rows
-        ]
-        print(
-            f"  one {kind} held out: {statistics.fmean(inside):.1%} of {len(inside)} rows are "
-            "inside"
-        )
-    for engine, rows in bands.items():
-        for arrival, (low, high) in rows.items():
+    print("\n80% band of throughput (of the prediction), and the held-out rows inside")
+    for far in _FAR:
+        for engine in (*bands.ends, ""):
+            rows = [each for each in offs if each.distance == far and engine in ("", each.engine)]
+            if rows:
+                inside = statistics.fmean(map(bands.holds, rows))
+                name = engine or "all"
+                print(f"  {far} facets unmeasured, {name:<14} {inside:.1%} of {len(rows)} rows")
+    for engine, ends in bands.ends.items():
+        for arrival, (low, high) in ends.items():
             print(f"  {engine:<14}{arrival:<12} {low - 1:+.0%} to {high - 1:+.0%}")
     print(
         "\nnoise floor (equal cases): "
@@ -197,19 +277,7 @@ def _show_rest(
         print(f"  {absolute:7.1%} {signed:+.2f} {rows:4}  {name}")
 
 
-def _inside(
-    truth: GroundTruth,
-    index: int,
-    measured: float,
-    predicted: Mapping[int, Predicted],
-    bands: Mapping[str, Any],
-) -> bool:
-    question = truth.questions[index]
-    low, high = bands[question.engine][question.task.load.workload.arrival.value]
-    return bool(low <= measured / math.exp(predicted[index].throughput) <= high)
-
-
-def _document(problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]) -> dict[str, Any]:
+def _document(problem: Problem, theta: Sequence[float], bands: Bands) -> dict[str, Any]:
     return {
         "basis": "fitted",
         "source": (
@@ -225,21 +293,24 @@ def _document(problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]
             ]
             for engine, scheme in SCHEMES.items()
         },
-        "bands": bands,
-        "formats": _formats(problem.truth),
+        "products": _products(problem.products(theta)),
+        "bands": bands.ends,
+        "distances": bands.wider,
+        "facets": {
+            engine: dict(sorted(counts.items()))
+            for engine, counts in sorted(_facets(problem.truth, _fitted(problem.truth)).items())
+        },
     }
 
 
-def _formats(truth: GroundTruth) -> dict[str, dict[str, int]]:
-    """Return how many rows there are of every way to store weights, by engine."""
-    rows: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in truth.rows:
-        if not row.experimental:
-            question = truth.questions[row.question]
-            rows[question.engine].update(
-                {name for kind in question.task.replica.kinds for name in kind.floor.formats}
-            )
-    return {engine: dict(sorted(counts.items())) for engine, counts in sorted(rows.items())}
+def _products(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all engines share, rounded."""
+    return {
+        name: {key: _rounded(each) for key, each in value.items()}
+        if isinstance(value, dict)
+        else _rounded(value)
+        for name, value in shared.items()
+    }
 
 
 def _rounded(value: float) -> float:

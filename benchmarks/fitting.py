@@ -9,8 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import mul
-from typing import Final
+from typing import Any, Final
 
 from groundtruth import GroundTruth, Question
 
@@ -23,7 +22,6 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
     "compute_efficiency": (0.6, 0.2, 1.0),
     "kv_efficiency": (0.85, 0.1, 1.0),
     "product_seconds": (6e-6, 1e-7, 5e-5),
-    "expert_layer_seconds": (1.5e-5, 1e-6, 3e-4),
     "step_seconds": (4e-4, 1e-5, 2e-2),
     "sequence_seconds": (1.2e-5, 1e-7, 3e-4),
     "answer_steps": (2.0, 0.2, 40.0),
@@ -31,9 +29,29 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
     "admission_seconds": (8e-4, 1e-6, 2e-2),
     "bunching": (0.12, 0.01, 1.0),
     "widening": (2.0, 1.0, 4.0),
-    "thin_columns": (128.0, 1.0, 512.0),
+    "launch_seconds": (4e-5, 1e-6, 3e-4),
 }
-"""What is fitted, with where the common value starts and the bounds of all."""
+"""What is fitted for every engine, with where the common value starts and the bounds of all."""
+
+SHARED: Final[Mapping[str, tuple[float, float, float]]] = {
+    "expert_layer_seconds": (3e-6, 1e-6, 3e-4),
+    "thin_columns": (60.0, 1.0, 512.0),
+    "expert_imbalance": (0.1, 0.01, 1.0),
+    "dense": (1.0, 0.3, 1.6),
+    "experts": (0.4, 0.1, 1.6),
+}
+"""What is fitted for all engines at once. ``dense`` and ``experts`` have a value for every
+generation of GPU and format beside one for all others: kernels are the GPU's and the format's
+affair, scheduling is the engine's.
+"""
+
+SHRINKAGE_SHARED: Final = {"dense": 1.5, "experts": 0.4}
+"""Weight of the distance of the value of a generation and format to that of all others."""
+
+TIED: Final = 1.0
+"""The same for an engine's ``compute_efficiency``: engines call the same kernels or like ones. At
+0.1, as of other values, folds are worse: an engine's waits are then bought with its products.
+"""
 
 WAITING: Final = frozenset({"answer_steps", "request_seconds", "admission_seconds", "bunching"})
 """What stands between a prompt and its answer: an engine's own affair, hardly drawn to the others'.
@@ -49,6 +67,15 @@ the least error over the folds of shapes and of GPU types together.
 
 SHRINKAGE_WAITING: Final = 0.003
 """The same for ``WAITING``."""
+
+_SHRINKAGES: Final[Mapping[str, float]] = {
+    **dict.fromkeys(WAITING, SHRINKAGE_WAITING),
+    **SHRINKAGE_SHARED,
+    "compute_efficiency": TIED,
+}
+
+BOUNDS: Final = {**FREE, **SHARED}
+"""Start and bounds of all unknowns."""
 
 WEIGHTS: Final = {"throughput": 1.0, "tpot": 0.7, "ttft": 0.35, "decision": 1.5}
 """What the square root of a residual's weight is multiplied with, by what it is of."""
@@ -120,14 +147,16 @@ class Scheme:
             last,
         )
 
-    def coefficients(self, theta: Sequence[float]) -> tuple[Coefficients, ...]:
+    def coefficients(
+        self, theta: Sequence[float], shared: Mapping[str, Any]
+    ) -> tuple[Coefficients, ...]:
         """Return the coefficients of every generation."""
         sets: list[dict[str, float]] = [{} for _ in self.until]
         for (name, generation), value in zip(self.unknowns, theta, strict=True):
             for index, values in enumerate(sets):
                 if generation in (-1, index):
                     values[name] = math.exp(value)
-        return tuple(Coefficients(**values) for values in sets)
+        return tuple(Coefficients(**values, **shared) for values in sets)
 
 
 def predict(question: Question, fitted: Coefficients) -> Predicted:
@@ -195,11 +224,17 @@ class Problem:
         self.used = [
             index for index, question in enumerate(truth.questions) if question.engine in schemes
         ]
-        self.blocks = _blocks(schemes)
-        self.unknowns = [(name, -1) for name in FREE] + [
-            one for scheme in schemes.values() for one in scheme.unknowns
+        self.shared = _shared(truth.questions[index] for index in self.used)
+        self.blocks = _blocks(schemes, len(FREE) + len(self.shared))
+        self.unknowns = (
+            [(name, -1) for name in FREE]
+            + [(name, -1) for name, _ in self.shared]
+            + [one for scheme in schemes.values() for one in scheme.unknowns]
+        )
+        self.common = [
+            list(FREE).index(name) if name in FREE else len(FREE) + self.shared.index((name, ""))
+            for name, _ in self.unknowns
         ]
-        self.common = [list(FREE).index(name) for name, _ in self.unknowns]
         questions = truth.questions
         self._generations = {
             i: schemes[questions[i].engine].generation(questions[i].released) for i in self.used
@@ -208,12 +243,22 @@ class Problem:
 
     def start(self) -> list[float]:
         """Return the logarithms of the starting values."""
-        return [math.log(FREE[name][0]) for name, _ in self.unknowns]
+        return [math.log(BOUNDS[name][0]) for name, _ in self.unknowns]
 
     def coefficients(self, engine: str, theta: Sequence[float]) -> tuple[Coefficients, ...]:
         """Return the coefficients of every generation of an engine."""
         begin, end = self.blocks[engine]
-        return self.schemes[engine].coefficients(theta[begin:end])
+        return self.schemes[engine].coefficients(theta[begin:end], self.products(theta))
+
+    def products(self, theta: Sequence[float]) -> dict[str, Any]:
+        """Return the coefficients that all engines share."""
+        found: dict[str, Any] = {name: {} for name in SHRINKAGE_SHARED}
+        for (name, product), value in zip(self.shared, theta[len(FREE) :], strict=False):
+            if name in SHRINKAGE_SHARED:
+                found[name][product] = math.exp(value)
+            else:
+                found[name] = math.exp(value)
+        return found
 
     def evaluate(
         self, theta: Sequence[float], only: Iterable[int] | None = None
@@ -243,30 +288,35 @@ class Problem:
         self, theta: Sequence[float], at: Mapping[int, Predicted], position: int
     ) -> dict[int, Predicted]:
         """Return the derivatives of the predictions by one unknown, where it has any."""
-        engine = next(
-            (name for name, (begin, end) in self.blocks.items() if begin <= position < end), ""
-        )
-        generation, step = self.unknowns[position][1], 1e-4
-        questions = self.truth.questions
-        only = [
-            i
-            for i in at
-            if questions[i].engine == engine and generation in (-1, self._generations[i])
-        ]
+        step = 1e-4
+        only = [index for index in at if self._takes(index, position)]
         there = self.evaluate(
             [value + step * (index == position) for index, value in enumerate(theta)], only
         )
         return {index: _slope(at[index], there[index], step) for index in only}
 
+    def _takes(self, index: int, position: int) -> bool:
+        """Return whether a question's prediction depends on an unknown."""
+        question = self.truth.questions[index]
+        begin, end = self.blocks[question.engine]
+        if begin <= position < end:
+            return self.unknowns[position][1] in (-1, self._generations[index])
+        if not len(FREE) <= position < len(FREE) + len(self.shared):
+            return False
+        name, product = self.shared[position - len(FREE)]
+        return name not in SHRINKAGE_SHARED or product in _products(question, name)
+
     def _line(
         self, term: Term, at: Mapping[int, Predicted], columns: Sequence[Mapping[int, Predicted]]
     ) -> "Line":
         begin, end = self.blocks[term.engine]
-        slopes = [
-            sum(f * getattr(column.get(i, _NONE), kind) for i, kind, f in term.parts)
-            for column in columns[begin:end]
-        ]
-        return Line(term, begin, residual(term, at), tuple(slopes))
+        slopes = []
+        for position in (*range(len(FREE), len(FREE) + len(self.shared)), *range(begin, end)):
+            column = columns[position]
+            slope = sum(f * getattr(column.get(i, _NONE), kind) for i, kind, f in term.parts)
+            if slope:
+                slopes.append((position, slope))
+        return Line(term, residual(term, at), tuple(slopes))
 
     def _first_alike(self) -> dict[int, int]:
         """Return, for every question, the first one with the same replica under the same load."""
@@ -284,22 +334,33 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One residual as a linear function of its engine's unknowns, which begin at ``begin``."""
+    """One residual as a linear function of the unknowns: the positions that it has a slope for."""
 
     term: Term
-    begin: int
     off: float
-    slopes: tuple[float, ...]
+    slopes: tuple[tuple[int, float], ...]
 
     def at(self, moved: Sequence[float]) -> float:
         """Return the residual after the unknowns have moved."""
-        return self.off + sum(
-            map(mul, self.slopes, moved[self.begin : self.begin + len(self.slopes)])
-        )
+        return self.off + sum([slope * moved[position] for position, slope in self.slopes])
 
 
-def _blocks(schemes: Mapping[str, Scheme]) -> dict[str, tuple[int, int]]:
-    blocks, begin = {}, len(FREE)
+def _shared(questions: Iterable[Question]) -> list[tuple[str, str]]:
+    """Return (name, generation and format; empty: others) of what all engines share."""
+    found: dict[str, set[str]] = {name: {""} for name in SHARED}
+    for question in questions:
+        for name in SHRINKAGE_SHARED:
+            found[name] |= _products(question, name) - {""}
+    return [(name, product) for name, products in found.items() for product in sorted(products)]
+
+
+def _products(question: Question, name: str) -> set[str]:
+    kinds = question.task.replica.kinds
+    return {kind.floor.product if name == "dense" else kind.floor.expert_product for kind in kinds}
+
+
+def _blocks(schemes: Mapping[str, Scheme], begin: int) -> dict[str, tuple[int, int]]:
+    blocks = {}
     for engine, scheme in schemes.items():
         blocks[engine] = (begin, begin + len(scheme.unknowns))
         begin += len(scheme.unknowns)
@@ -395,15 +456,10 @@ def _pulls(problem: Problem, theta: Sequence[float]) -> Iterator[tuple[int, int,
     for position, ((name, _), common) in enumerate(
         zip(problem.unknowns, problem.common, strict=True)
     ):
-        if position < len(FREE):
-            yield position, -1, PRIOR, math.log(FREE[name][0])
+        if position == common:
+            yield position, -1, PRIOR, math.log(BOUNDS[name][0])
         else:
-            yield (
-                position,
-                common,
-                SHRINKAGE_WAITING if name in WAITING else SHRINKAGE,
-                theta[common],
-            )
+            yield position, common, _SHRINKAGES.get(name, SHRINKAGE), theta[common]
 
 
 def _normal(
@@ -416,12 +472,11 @@ def _normal(
     for line in lines:
         off = line.at(moved)
         weight = line.term.weight**2 / (1 + (off / TAIL) ** 2)
-        for a, slope in enumerate(line.slopes, line.begin):
-            if slope:
-                gradient[a] -= weight * slope * off
-                row = normal[a]
-                for b, other in enumerate(line.slopes[: a - line.begin + 1], line.begin):
-                    row[b] += weight * slope * other
+        for place, (a, slope) in enumerate(line.slopes):
+            gradient[a] -= weight * slope * off
+            row = normal[a]
+            for b, other in line.slopes[: place + 1]:
+                row[b] += weight * slope * other
     for a in range(size):
         for b in range(a):
             normal[b][a] = normal[a][b]
@@ -439,7 +494,9 @@ def _normal(
 def _clipped(
     problem: Problem, theta: Sequence[float], origin: Sequence[float], trusted: float
 ) -> list[float]:
-    bounds = [(math.log(FREE[name][1]), math.log(FREE[name][2])) for name, _ in problem.unknowns]
+    bounds = [
+        (math.log(BOUNDS[name][1]), math.log(BOUNDS[name][2])) for name, _ in problem.unknowns
+    ]
     return [
         min(max(value, least, middle - trusted), most, middle + trusted)
         for value, middle, (least, most) in zip(theta, origin, bounds, strict=True)

@@ -159,8 +159,8 @@ def _features(question: Question) -> tuple[float, ...]:
         task.replica.tensor,
         task.replica.stages,
         task.replica.links.peers,
-        (floor.weights + floor.expert_weights) * 1e3,
-        floor.token * 1e9,
+        (floor.weights_seconds + floor.expert_weights_seconds) * 1e3,
+        floor.token_seconds * 1e9,
     )
     return tuple(math.log(figure) for figure in figures)
 

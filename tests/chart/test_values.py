@@ -176,6 +176,10 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         ["trust-remote-code"],
         {f"{SETTINGS}": settings_text({}, {"admittedArguments": ["trust-remote-code"]})},
     ),
+    "policy.admittedTraceCollectors": (
+        ["grpc://otel:4317"],
+        {f"{SETTINGS}": settings_text({}, {"admittedTraceCollectors": ["grpc://otel:4317"]})},
+    ),
     "policy.admittedRuntimeClasses": (
         ["gvisor"],
         {f"{SETTINGS}": settings_text({}, {"admittedRuntimeClasses": ["gvisor"]})},
@@ -469,6 +473,10 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "policy.admittedArguments": (
         ["--config"],
         "'/policy/admittedArguments/0': '--config' does not match pattern",
+    ),
+    "policy.admittedTraceCollectors": (
+        ["otel collector"],
+        "'/policy/admittedTraceCollectors/0': 'otel collector' does not match pattern",
     ),
     "policy.admittedPriorityClasses": (
         {"models": ["High"]},

@@ -1,11 +1,13 @@
-"""`python -m tests.engine {install,path,lock}`: the engine's environment from the command line."""
+"""`python -m tests.engine {install,path,lock,tables}`: the engine's environment, and what is asked of
+it, from the command line.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.engine import environment
+from tests.engine import environment, tables
 from tests.harness.errors import HarnessError
 
 
@@ -17,10 +19,16 @@ def main() -> int:
     commands.add_parser("install", help="install the engine, unless it is cached")
     commands.add_parser("path", help="install it and print its folder, a virtual environment")
     commands.add_parser("lock", help="resolve requirements.in into requirements.lock")
+    written = commands.add_parser("tables", help="write what planning reads from the wheels")
+    known = f"of {', '.join(environment.VERSIONS)}; all by default"
+    written.add_argument("versions", nargs="*", metavar="VERSION", help=known)
     options = parser.parse_args()
     try:
         if options.command == "lock":
             environment.write_lock()
+            return 0
+        if options.command == "tables":
+            tables.write(options.versions or environment.VERSIONS)
             return 0
         installed = environment.install()
         environment.streamer(installed)

@@ -132,8 +132,8 @@ def parser_of_serve() -> tuple[Any, Callable[[Any], None]]:
 
 
 def listed() -> Answer:
-    """Return what this version knows by name: options, parsers of tool calls and of reasoning,
-    architectures.
+    """Return what this version knows by name: options, what optional ones wrap, parsers of tool
+    calls and of reasoning, architectures.
     """
     from vllm.model_executor.models.registry import ModelRegistry
     from vllm.reasoning import ReasoningParserManager
@@ -150,10 +150,20 @@ def listed() -> Answer:
             for found in flags
             if found and found[0] != "--help"
         ),
+        "wrapped": dict(filter(None, map(wrapped, parser._actions))),
         "tool-call-parser": sorted(ToolParserManager.list_registered()),
         "reasoning-parser": sorted(ReasoningParserManager.list_registered()),
         "architectures": sorted(ModelRegistry.get_supported_archs()),
     }
+
+
+def wrapped(action: Any) -> tuple[str, str] | None:
+    """Return an option with the conversion that the parser's ``_optional_type`` wraps."""
+    if getattr(action.type, "__name__", "") != "_optional_type":
+        return None
+    (inner,) = (cell.cell_contents for cell in action.type.__closure__)
+    flag = next(flag for flag in action.option_strings if flag.startswith("--"))
+    return flag.removeprefix("--").replace("_", "-"), inner.__name__
 
 
 def parsed(arguments: Sequence[str]) -> Any:

@@ -45,6 +45,8 @@ INSTALLED = "0.32.0"
 UNPACKED = "0.33.0"
 """The version of which the Python sources stand beside it."""
 
+VERSIONS = (INSTALLED, UNPACKED)
+
 _LEFT_OUT = frozenset({"triton"})  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
 _STARTED = ("entrypoints.openai.api_server", "v1.engine.core", "v1.worker.cpu_worker")
 _SOURCES = (".py", ".json")

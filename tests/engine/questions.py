@@ -18,7 +18,7 @@ from tests.harness.errors import HarnessError
 Answer = dict[str, Any]
 
 _CHECKER = Path(__file__).parent / "checker.py"
-_QUIET = {
+QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -39,7 +39,7 @@ class Engine:
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [str(environment.python), str(_CHECKER)],
-                env={**os.environ, **_QUIET, **environment.variables(version)},
+                env={**os.environ, **QUIET, **environment.variables(version)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -3,7 +3,7 @@
 import pytest
 
 from shardwright.engines.policy import option_table
-from shardwright.engines.vllm.policy import RULES
+from shardwright.engines.vllm.policy import INCOMPATIBLE, RULES
 from shardwright.engines.vllm.traits import traits
 from tests.engine.launches import VERSIONS
 from tests.engine.questions import Answer, Engine
@@ -19,6 +19,21 @@ def test_the_table_has_every_option_of_the_parser_and_no_other(known: tuple[str,
     version, answer = known
 
     assert sorted(option_table(version, RULES.tables) or {}) == answer["options"]
+
+
+def test_a_value_is_read_as_what_the_optional_type_of_the_parser_wraps(
+    known: tuple[str, Answer],
+) -> None:
+    version, answer = known
+    table = option_table(version, RULES.tables) or {}
+    alike = {"_parse_type": "loads"}
+    judged = {name for name in answer["wrapped"] if name not in RULES.policy.owned}
+
+    assert {name: table[name].type for name in judged - INCOMPATIBLE.keys()} == {
+        name: alike.get(kind, kind)
+        for name, kind in answer["wrapped"].items()
+        if name in judged - INCOMPATIBLE.keys()
+    }
 
 
 @pytest.mark.parametrize("option", ["tool-call-parser", "reasoning-parser"])

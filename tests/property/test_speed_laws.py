@@ -129,6 +129,8 @@ floors = st.builds(
     widened=st.booleans(),
     expert_widened=st.booleans(),
     expert_columns=st.floats(64, 8192),
+    product=st.sampled_from(["", "NVIDIA 9 fp8", "NVIDIA 10 nvfp4"]),
+    expert_product=st.sampled_from(["", "NVIDIA 9 fp8"]),
 )
 links = st.builds(
     Links,
@@ -140,16 +142,11 @@ links = st.builds(
     experts=st.just(Fabric(inner_ranks=8, inner=load_gpus()["H100-SXM-80GB"].scale_up)),
     context=st.just(Fabric()),
     peers=st.sampled_from([1, 8]),
-    whole_experts=st.booleans(),
+    expert_groups=st.sampled_from([1, 8]),
     hidden_bytes=st.just(8192),
 )
 NOBODY = Links(
-    tensor=Fabric(),
-    experts=Fabric(),
-    context=Fabric(),
-    peers=1,
-    whole_experts=False,
-    hidden_bytes=8192,
+    tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, expert_groups=1, hidden_bytes=8192
 )
 batches = st.builds(
     Batch,
@@ -289,7 +286,9 @@ def test_weights_without_a_unit_of_their_own_are_widened_for_nothing_up_to_32_ro
     )
 
     assert few == pytest.approx(
-        computing.token_seconds * (tokens + 0.2 * max(0.0, tokens - 32)) / fitted.compute_efficiency
+        computing.token_seconds
+        * (tokens + 0.2 * max(0.0, tokens - 32))
+        / fitted.dense_share(computing.product)
     )
     assert few <= many
 

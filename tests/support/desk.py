@@ -63,7 +63,7 @@ class Desk:
         return asyncio.run(self.planner.resolve(self.cache.resources[key], None))
 
     def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned:
-        answer = asyncio.run(self.planner.answer(key, subject, ask, now))
+        answer = asyncio.run(self.planner.answer(key, subject, ask, now, lambda _: True))
         assert isinstance(answer, Replanned)
         return answer
 

@@ -116,10 +116,11 @@ def _tensorrt_llm() -> Iterator[str]:
     yield from ("# Options of TensorRT-LLM", "", WRITTEN, "")
     yield (
         "Options of `trtllm-serve`, and keys of its configuration file. `spec.engine.args` "
-        "takes them by name (`_` or `-`)."
+        "takes them by name (`_` or `-`),"
     )
     yield (
-        "[TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is "
+        "objects as YAML. A key inside an object is here by its path, and is as the object around it if it is "
+        "not. [TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is "
         "refused, too."
     )
     yield from (
@@ -128,16 +129,15 @@ def _tensorrt_llm() -> Iterator[str]:
         "",
         *(f"- `{name}`" for name in sorted(trtllm.policy.POLICY.allowed)),
     )
-    yield from _table(
-        "Set by shardwright",
-        "instead",
-        {**trtllm.policy.POLICY.counted, **trtllm.policy.POLICY.owned},
-    )
+    yield from _table("Counted with", "settles", trtllm.policy.POLICY.counted)
+    yield from _table("Set by shardwright", "instead", trtllm.policy.POLICY.owned)
     admitted = (
         "The chart's `policy.admittedArguments` admits them, as [for "
         "vLLM](../engines.md#who-may-set-what)."
     )
-    yield from _table("Refused unless admitted", "effect", trtllm.policy.POLICY.dangerous, admitted)
+    yield from _table(
+        "Refused unless admitted", "effect", trtllm.policy.POLICY.admissible, admitted
+    )
     yield from _table("Never", "effect", trtllm.policy.POLICY.incompatible)
 
 

@@ -48,7 +48,8 @@ def lines() -> Iterator[str]:
     """Yield the lines of ``docs/reference/vllm-options.md``."""
     yield from ("# Options of vllm serve", "")
     yield f"All that vLLM {' and '.join(_VERSIONS)} know, as `spec.engine.args` takes them: by"
-    yield "name, without dashes, several values of one with spaces between them, JSON as text."
+    yield "name, without dashes, several values of one as a list or with spaces between them, JSON as"
+    yield "YAML or as text."
     yield "`make generate` writes this page from the tables that arguments are checked against;"
     yield "[engines.md](../engines.md) says how."
     tables = {version: option_table(version, RULES.tables) or {} for version in _VERSIONS}

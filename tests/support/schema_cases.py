@@ -135,8 +135,6 @@ def _wrong_values(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
         yield "type", WRONG_TYPES[schema["type"]]
     if schema.get("x-kubernetes-int-or-string"):
         yield from (("fraction", 1.5), ("truth", True), ("list", ["1"]))
-    if "type" not in schema and schema.get("x-kubernetes-preserve-unknown-fields"):
-        yield from (("list", [1]), ("empty-list", []), ("object", {"a": 1}), ("empty-object", {}))
     if "enum" in schema:
         yield ("enum", max(schema["enum"]) + 1 if schema.get("type") == "integer" else "Bogus")
     if "minimum" in schema:
@@ -155,9 +153,10 @@ def _wrong_sizes(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
             next(text for text in UNFIT if not re.search(schema["pattern"], text, re.ASCII)),
         )
     if schema.get("maxItems"):
-        yield ("maxItems", [_renamed(good[0], index) for index in range(schema["maxItems"] + 1)])
+        item = good[0] if isinstance(good, list) else good
+        yield ("maxItems", [_renamed(item, index) for index in range(schema["maxItems"] + 1)])
     if schema.get("maxProperties"):
-        value = next(iter(good.values()))
+        value = next(iter(good.values())) if isinstance(good, dict) else good
         yield (
             "maxProperties",
             {f"key-{index}": value for index in range(schema["maxProperties"] + 1)},

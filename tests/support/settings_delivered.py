@@ -23,6 +23,7 @@ POLICY: Final[Mapping[str, Any]] = {
     "admittedRuntimeClasses": ["nvidia"],
     "admittedSecretVolumes": {},
     "admittedServiceAccounts": {},
+    "admittedTraceCollectors": [],
     "namespaceLimits": {},
     "requireRevision": "Off",
 }

@@ -55,6 +55,12 @@ _KeyDomain = Annotated[
     str,
     StringConstraints(max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$"),
 ]
+_Collector = Annotated[
+    str,
+    StringConstraints(
+        max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9+.-]*(:[0-9]+|://[A-Za-z0-9._:/-]+)$"
+    ),
+]
 _Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -84,6 +90,12 @@ class UserPolicy(Part):
 
     admitted_arguments: list[str] = Field(
         default_factory=list, description="Further engine options, without dashes."
+    )
+    admitted_trace_collectors: list[_Collector] = Field(
+        default_factory=list,
+        max_length=LIST_MAX,
+        description="Addresses that otlp-traces-endpoint may name, as grpc://HOST:PORT. Traces "
+        "hold what requests say of themselves.",
     )
     admitted_executors: list[Executor] = Field(
         default_factory=list, description="Executors beside Native."

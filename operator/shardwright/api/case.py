@@ -88,11 +88,14 @@ class CaseEngine(_Object):
 
 
 class CaseHardware(_Object):
-    """The nodes and their GPUs; without a number as many as usual."""
+    """The nodes and their GPUs; without a number as many as usual.
+
+    ``nodes`` are made one by one.
+    """
 
     gpu_product: str
     gpus_per_node: Whole | None = None
-    nodes: Whole = 1
+    nodes: Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)] = 1
     nvlink_domain_gpus: Annotated[int, Field(ge=0, le=_MOST), BeforeValidator(_whole)] = 0
 
 

@@ -5,6 +5,7 @@ A value of another type is refused, whatever it could be read as, and so is an u
 A rule between fields of one object, as CEL for the API server and as a predicate for us.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,8 @@ QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QUANTITY_MAX_LENGTH = 32
 QUANTITY_MAX = 2**53
 ARGUMENT_MAX_LENGTH = 4096
+ARGUMENT_MAX_DEPTH = 16
+ARGUMENT_MAX_ITEMS = 256
 
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
 QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
@@ -75,34 +78,39 @@ Quantity = Annotated[
 """A Kubernetes quantity; a bare integer is one, too."""
 
 
-def _check_scalar(value: object) -> object:
-    if not isinstance(value, str | int | float):
-        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  # pydantic collects ValueErrors
-    if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
-        raise ValueError(
-            f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed"
-        )
+def _check_argument(value: object) -> object:
+    if not isinstance(value, str | int | float | list | dict):
+        raise ValueError("must be a string, a number, a boolean, a list or an object")  # noqa: TRY004  # pydantic collects ValueErrors
+    if isinstance(value, list | dict) and len(value) > ARGUMENT_MAX_ITEMS:
+        raise ValueError(f"has {len(value)} items, at most {ARGUMENT_MAX_ITEMS} are allowed")
+    if _is_deeper(value, ARGUMENT_MAX_DEPTH):
+        raise ValueError(f"is nested deeper than {ARGUMENT_MAX_DEPTH} levels")
+    length = len(value if isinstance(value, str) else json.dumps(value, separators=(",", ":")))
+    if length > ARGUMENT_MAX_LENGTH:
+        raise ValueError(f"is {length} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed")
     return value
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
 ArgumentValue = Annotated[
     Any,
-    AfterValidator(_check_scalar),
+    AfterValidator(_check_argument),
     WithJsonSchema(
         {
             "x-kubernetes-preserve-unknown-fields": True,
-            "description": "A string, a number or a boolean.",
+            "description": "A string, a number, a boolean, a list or an object.",
             "maxLength": ARGUMENT_MAX_LENGTH,
-            # No list and no object has at least one entry and at most none; other types pass both
-            # bounds.
-            "minItems": 1,
-            "maxItems": 0,
-            "minProperties": 1,
-            "maxProperties": 0,
+            "maxItems": ARGUMENT_MAX_ITEMS,
+            "maxProperties": ARGUMENT_MAX_ITEMS,
         }
     ),
 ]
-"""What an engine option may be set to. A structural schema has no union of scalar types but this.
+"""What an engine option may be set to. A structural schema has no union of types but this; the
+length of lists and objects, as JSON, is ours to judge.
 """
 
 

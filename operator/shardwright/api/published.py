@@ -164,7 +164,8 @@ class ShownLimits(Shown):
     max_sequences: Count = Field(description="Requests in one batch at most.")
     max_batched_tokens: Count = Field(description="Tokens of one step at most.")
     memory_utilization_percent: Annotated[int, Field(ge=0, le=100)] = Field(
-        description="Share of the GPU's memory that the engine takes, in percent."
+        description="Share of the GPU's memory that the engine takes, in percent; with "
+        "TensorRT-LLM that of the K/V cache in what is free beside everything else."
     )
 
 

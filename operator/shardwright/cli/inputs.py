@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.cli.output import print_note, with_bar
 from shardwright.errors import InputError, Problem
-from shardwright.units import MEGA
+from shardwright.units import MEGA, MIB
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
@@ -23,6 +23,9 @@ LONG: Final = 2 * MEGA
 """Unit: characters of YAML from which progress is shown. Basis: measured; 10**6 take 0.3
 s of CPU.
 """
+
+MOST_BYTES: Final = 512 * MIB
+"""A text that is read. Basis: chosen; 10,000 nodes with their labels take about 200 MB."""
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -55,15 +58,27 @@ def read_text(file: str) -> str:
     """Return the text of a file; ``-`` is stdin.
 
     Raises:
-        InputError: it cannot be read, or is not UTF-8.
+        InputError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
-        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        raw = _bytes_of(file)
+        if len(raw) > MOST_BYTES:
+            what = f"it must have at most {MOST_BYTES // MIB} MiB, and has more"
+            raise _unreadable(file, what, "give a smaller file")
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise _unopened(file, error) from None
     except UnicodeDecodeError as error:
         raise _unreadable(file, f"byte {error.start} is not UTF-8", "save it as UTF-8") from None
+
+
+def _bytes_of(file: str) -> bytes:
+    """Return what a file holds, as far as one byte more than may be read."""
+    if file == STDIN:
+        return sys.stdin.buffer.read(MOST_BYTES + 1)
+    # A pipe may be named, as a shell's <(...) does; a disk without end is read no further.
+    with Path(file).open("rb") as opened:
+        return opened.read(MOST_BYTES + 1)
 
 
 def missing_files(files: Iterable[str]) -> Iterator[Problem]:
@@ -105,7 +120,12 @@ def _expand(file: str) -> Iterator[str]:
     if file == STDIN or not os.path.isdir(file):  # noqa: PTH112  # Path raises where a name is too long
         yield file
         return
-    found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    # A pipe or device in a folder would be waited for without end, and nobody has named it.
+    found = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix in SUFFIXES and (path.is_file() or not path.exists())
+    ]
     if not found:
         what = f"no file in it ends in {', '.join(sorted(SUFFIXES))}"
         raise _unreadable(file, what, "name a folder of manifests, or the files")

@@ -255,7 +255,7 @@ def predict(arguments: Namespace) -> Exit:
     if origin == STDIN and sys.stdin.isatty():
         print_note("cases are read from here: one JSON object per line, Ctrl-D at the end")
     with _opened(origin, "r") as source, _opened(end, "w") as target:
-        for record in with_progress(_answers(source, cases), "cases"):
+        for record in with_progress(_answers(_lines(source), cases), "cases"):
             failed |= "error" in record
             target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
     return Exit.BAD_INPUT if failed else Exit.PLAN
@@ -278,6 +278,15 @@ def _refuse_one_file_for_both(source: str, target: str) -> None:
                 )
             ]
         )
+
+
+def _lines(source: TextIO) -> Iterator[str]:
+    """Yield the lines; of one that is too long no more is kept than shows it."""
+    while line := source.readline(_LONGEST_LINE + 1):
+        rest = line
+        while len(rest) > _LONGEST_LINE and not rest.endswith("\n"):
+            rest = source.readline(_LONGEST_LINE + 1)
+        yield line
 
 
 def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:

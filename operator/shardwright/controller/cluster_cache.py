@@ -289,6 +289,14 @@ class ClusterCache:
         """Return the GPUs by node that are claimed ahead of a place in line."""
         return claimed_before(self.line.values(), rank)
 
+    def claimed_beside(self, key: Key) -> int:
+        """Return the number of GPUs that other models of the namespace claim."""
+        return sum(
+            sum(waiting.claim.values())
+            for other, waiting in self.line.items()
+            if other[0] == key[0] and other != key
+        )
+
     def claimed_by(self, key: Key) -> frozenset[str]:
         """Return the nodes a model claims."""
         return frozenset(self.line[key].claim) if key in self.line else frozenset()

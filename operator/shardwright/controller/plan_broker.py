@@ -49,7 +49,7 @@ from shardwright.reconcile.planner_work import (
 from shardwright.reconcile.pod_inputs import seeking
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.snapshot import Ask
-from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
+from shardwright.reconcile.waiting import Waiting, holds, kept_back
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import group_name
 from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
@@ -231,13 +231,19 @@ class PlanBroker:
         self._refused.pop(key, None)
 
     async def answer(
-        self, key: Key, subject: Subject, ask: Ask, now: datetime
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        now: datetime,
+        admits: Callable[[PlanRecord], bool],
     ) -> Replanned | Problem:
         """Return the planner's answer, or why there is none.
 
         GPUs of a plan to be deployed are kept from then on, if its namespace may keep so many. A
-        model that does not get its GPUs stands in line. A comparison, or a plan only to be shown,
-        keeps no GPUs and does not wait for the lock.
+        model that does not get its GPUs stands in line, and claims those alone of a plan that its
+        namespace ``admits``. A comparison, or a plan only to be shown, keeps no GPUs and does not
+        wait for the lock.
         """
         if ask.only_compares:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
@@ -257,8 +263,9 @@ class PlanBroker:
             # Under the lock: until they are kept, the chosen GPUs look free to the next one.
             self._book(key, subject, ask, answer.record)
             if ask.beside is None:
+                waits = answer.waits_for is not None
                 self._cache.enqueue(
-                    key, await self._waiting(key, subject, ask, now) if answer.waits_for else None
+                    key, await self._waiting(key, subject, ask, now, admits) if waits else None
                 )
         if not answer.waits_for or ask.beside is not None:
             return answer
@@ -316,7 +323,14 @@ class PlanBroker:
                 found.append(Holder(name=name, priority=priority, gpus=gpus))
         return tuple(found)
 
-    async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
+    async def _waiting(
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        now: datetime,
+        admits: Callable[[PlanRecord], bool],
+    ) -> Waiting:
         """Return how a model without its GPUs waits; after a long wait it claims nodes."""
         waiting = Waiting(
             rank=self._cache.rank(key, subject.deployment.pods.priority_class),
@@ -332,15 +346,21 @@ class PlanBroker:
         whole = self._pooled.of(subject.terms)
         taken = self._cache.ledger.taken(base_key(key))
         claimed = self._cache.claimed_before(waiting.rank)
-        if holds(
-            waiting.claim, {room.node: room for room in planner_work.rooms(whole, taken, claimed)}
-        ):
-            return waiting
+        rooms = {room.node: room for room in planner_work.rooms(whole, taken, claimed)}
+        if holds(waiting.claim, rooms):
+            return waiting.claiming(waiting.claim, rooms, now)
+        beside = self._cache.claimed_beside(key)
+        # What others of its namespace claim counts as kept: together they claim what one may have.
+        left = tuple(replace(quota, gpus=quota.gpus - beside) for quota in ask.quotas)
         work = ChooseClaim(
-            subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed
+            subject=subject,
+            ask=replace(ask, quotas=left),
+            stock=Stock(whole=whole, taken=taken),
+            claimed=claimed,
         )
-        claim = await self._ask(key, _form(subject, ask), work)
-        return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
+        chosen = await self._ask(key, _form(subject, ask), work)
+        claim, made = ({}, None) if isinstance(chosen, Problem) else chosen
+        return waiting.claiming(claim if made and admits(made) else {}, rooms, now)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if (found := await self._beside(key, subject, ask)) is not None:
@@ -477,11 +497,11 @@ class PlanBroker:
         beside = own_gpus.beside
         root = None if beside is None else group_name(own[1], beside)
         taken = cache.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
-        rank = cache.rank(key, subject.deployment.pods.priority_class)
-        # A group that has lost its node goes before all of its priority: it has served, and others
-        # are still to come (ADR 10).
-        claimed = cache.claimed_before(first_of(rank) if ask.goes_first else rank)
-        taken.update(kept_back(claimed, cache.unheld(claimed)))
+        # A group that has lost its node has served, and those who claim are still to come (ADR 10).
+        if not ask.goes_first:
+            rank = cache.rank(key, subject.deployment.pods.priority_class)
+            claimed = cache.claimed_before(rank)
+            taken.update(kept_back(claimed, cache.unheld(claimed)))
         turnouts = cache.turnouts()
         taken.update(
             # An empty node of such a pool is awaited by the model that has booked one, until its

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -28,7 +29,7 @@ from shardwright.controller.revision_reader import RevisionReader
 from shardwright.controller.snapshots import Snapshots, resource_of
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.disruption import turn_is_gone
-from shardwright.reconcile.next_step import Step, next_step
+from shardwright.reconcile.next_step import Step, admits, next_step
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import internal_error
@@ -239,7 +240,7 @@ class Reconciler:
             return await self._read_on(key, live, snapshot, step)
         if step.ask is not None and step.subject is not None:
             with self._way.letting_on(priority):
-                answer = await self._answer(key, step.subject, step.ask)
+                answer = await self._answer(key, snapshot, step.subject, step.ask)
             # Bookings of others meanwhile may be the reason why there was no room for this one.
             return snapshot.answered(step.ask, answer).beside(self._cache.kept_beside(key))
         if ended := step.doubtful_ends(snapshot):
@@ -275,13 +276,15 @@ class Reconciler:
             self._cache.keep(key, None)
             raise ChangedError
 
-    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
+    async def _answer(self, key: Key, snapshot: Snapshot, subject: Subject, ask: Ask) -> Any:
         # A cache that lags must move no group (ADR 6).
         if ask.vacated and await self._parts.snapshots.certain_nodes(ask.vacated):
             raise ChangedError
         # GPUs that come free meanwhile count.
         self._cache.note(key, replace(self._cache.interests(key), waits_for_capacity=True))
-        return await self._parts.planner.answer(key, subject, ask, self._clock.now())
+        now = self._clock.now()
+        admitted = partial(admits, snapshot, subject, now)
+        return await self._parts.planner.answer(key, subject, ask, now, admitted)
 
     async def _certain(
         self, snapshot: Snapshot, groups: frozenset[str], broken: frozenset[str]
@@ -342,12 +345,12 @@ class Reconciler:
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
         waiting = self._cache.line.get(key)
-        claims_at = waiting.claims_at if waiting else None
+        turns_at = waiting.turns_at if waiting else None
         now = self._clock.now()
         times = (
             published.again_at,
             self._recheck_at(key, published.recheck_at, now),
-            claims_at if claims_at and claims_at > now else None,
+            turns_at if turns_at and turns_at > now else None,
         )
         return min((time for time in times if time), default=None)
 

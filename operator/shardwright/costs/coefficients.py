@@ -7,7 +7,7 @@ docs/benchmarks/accuracy.md has the errors.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -22,9 +22,13 @@ parallelism. Basis: assumed.
 
 
 ENOUGH_ROWS: Final = 20
-"""Published rows of a storage format below which nothing that is stored so counts as measured.
-Basis: assumed.
+"""Published rows of a sort of model, a generation of GPU or a storage format below which it does
+not count as measured. Basis: assumed.
 """
+
+
+FARTHEST: Final = 2
+"""Facets without a measurement beyond which bands grow no further: too few rows tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +47,23 @@ _MODELLED: Final = Band(low=1 - BAND_MODELLED, high=1 + BAND_MODELLED, basis="mo
 class Coefficients:
     """The share of the hardware that an engine reaches, and its own additions.
 
-    The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a
-    large matrix product's rate, ``kv_efficiency`` of the memory bandwidth while attention reads
-    K/V. ``product_seconds`` is the time to start a product, with the kernels around it, per matrix
-    and step, ``expert_layer_seconds`` the time to choose experts, per layer and step,
-    ``step_seconds`` is per step, ``sequence_seconds`` per running request and step. To the first
-    token add ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds``
-    per request, ``admission_seconds`` per other running request and ``bunching``, the share of
-    their prompts that a prompt waits for: requests of like lengths end together. ``widening`` is
-    how many times longer a product takes if the GPU has no unit for the stored format,
-    ``thin_columns`` the width of an expert's slice that takes twice its time.
+    Those without a default are fitted, source: benchmarks/fit.py. Of every engine:
+    ``compute_efficiency`` is the share that it leaves of what products reach, ``kv_efficiency`` of
+    the memory bandwidth while attention reads K/V. ``product_seconds`` is the time to start a
+    product, with the kernels around it, per matrix and step; ``launch_seconds`` what the host takes
+    for it in a step with prompts, which no captured graph has. ``step_seconds`` is per step,
+    ``sequence_seconds`` per running request and step. To the first token add ``answer_steps``
+    (decode steps until the answer is on its way), ``request_seconds`` per request,
+    ``admission_seconds`` per other running request and ``bunching``, the share of their prompts
+    that a prompt waits for: requests of like lengths end together. ``widening`` is how many times
+    longer a product takes if the GPU has no unit for the stored format.
+
+    Of all engines alike, as they call like kernels: ``dense`` and ``experts`` are the shares of a
+    large product's rate that dense products and the grouped ones of experts reach, by generation of
+    GPU and format (empty: any other). ``expert_layer_seconds`` is the time to choose experts, per
+    layer and step, ``thin_columns`` the width of an expert's slice that takes twice its time,
+    ``expert_imbalance`` the work of the busiest rank beyond the mean, for each doubling of the
+    groups that experts are dealt to.
     """
 
     compute_efficiency: float
@@ -67,6 +78,10 @@ class Coefficients:
     bunching: float
     widening: float
     thin_columns: float
+    launch_seconds: float
+    expert_imbalance: float
+    dense: Mapping[str, float] = field(hash=False)
+    experts: Mapping[str, float] = field(hash=False)
 
     memory_efficiency: float = 0.92
     """Share of the memory bandwidth while weights are read. Basis: assumed, what streaming reads
@@ -89,16 +104,24 @@ class Coefficients:
     """What ranks wait for each other at a collective, seconds. Basis: assumed; fits where it was
     free gave 1 to 6 us.
     """
-    expert_imbalance: float = 1.2
-    """Work of the busiest expert rank over the mean. Basis: assumed; routing is uneven."""
     expert_padding: float = 0.25
     """Rows that an expert computes for nothing, as a share of ``saturation_tokens``. Basis:
     assumed, a tile of 16 rows.
     """
 
+    def dense_share(self, product: str) -> float:
+        """Return the share of the unit's rate that large dense products reach."""
+        found = self.dense.get(product, self.dense[""])
+        return min(1.0, self.compute_efficiency * found)
 
-NAMES: Final = tuple(field.name for field in fields(Coefficients))
-"""The names of all coefficients."""
+    def expert_share(self, product: str) -> float:
+        """Return the share of the unit's rate that the grouped products of experts reach."""
+        found = self.experts.get(product, self.experts[""])
+        return min(1.0, self.compute_efficiency * found)
+
+
+NAMES: Final = tuple(each.name for each in fields(Coefficients) if each.type is float)
+"""The names of all coefficients that are one number."""
 
 
 def coefficients_of(engine: str, released: str) -> Coefficients:
@@ -106,9 +129,9 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
     Formula: none: a row of ``coefficients.json``, the first era that ends no sooner than the month.
     Unit: seconds, shares and counts, as each field says.
-    Error: of the fit as a whole: median 10.0% of output tokens per second, 10.7% of TPOT, 29.8%
+    Error: of the fit as a whole: median 9.3% of output tokens per second, 9.6% of TPOT, 26.6%
         of TTFT, in sample (docs/benchmarks/accuracy.md).
-    Source: benchmarks/fit.py, on 3,596 published rows; the fields with a default are assumed.
+    Source: benchmarks/fit.py, on 3,551 published rows; the fields with a default are assumed.
 
     >>> coefficients_of("vLLM", "") == coefficients_of("vLLM", "2026-11")
     True
@@ -125,21 +148,21 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
     )
 
 
-def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
+def band_of(engine: str, kind: str, facets: Iterable[str], *, known: bool) -> Band:
     """Return the band of a kind of measurement, or of a model if there is none.
 
-    Formula: the row of the engine and the arrival if there is one with ``ENOUGH_ROWS`` of every
-        format, else 1 -/+ ``BAND_MODELLED``; both ends squared if a fact is unknown.
+    Formula: the row of the engine and the arrival, to the power of its distance: how much wider
+        rows erred of which so many facets had less than ``ENOUGH_ROWS``; 1 -/+ ``BAND_MODELLED``
+        without a row; both ends squared if a fact is unknown.
     Unit: a factor of the predicted output tokens per second.
-    Error: holds ``BAND_LEVEL`` (80%) of the rows that it was made from; 81.3% and 77.1% of rows
-    held out
+    Error: holds ``BAND_LEVEL`` (80%) of the held-out rows that it was made from
         (docs/benchmarks/accuracy.md).
     Source: benchmarks/fit.py; the band of an unmeasured kind is assumed.
 
     Args:
         engine: The engine.
         kind: How requests arrive; empty for a kind that has hardly been measured.
-        formats: How the weights are stored, and whether they are widened.
+        facets: The sort of model, the generation of GPU, how the weights are stored.
         known: Whether all facts of the model are; else the band is twice as wide.
 
     >>> band_of("vLLM", "", ["bf16"], known=True)
@@ -148,10 +171,12 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     True
     """
     rows = _data()["bands"].get(engine, {})
-    seen = _data()["formats"].get(engine, {})
-    measured = kind in rows and all(seen.get(name, 0) >= ENOUGH_ROWS for name in formats)
-    low, high = rows[kind] if measured else (_MODELLED.low, _MODELLED.high)
-    basis = "fitted" if measured else _MODELLED.basis
+    far = distance(_data()["facets"].get(engine, {}), facets)
+    low, high = rows.get(kind, (_MODELLED.low, _MODELLED.high))
+    if kind in rows:
+        wider = _data()["distances"][far]
+        low, high = low**wider, high**wider
+    basis = "fitted" if kind in rows and not far else _MODELLED.basis
     return (
         Band(low=low, high=high, basis=basis)
         if known
@@ -160,13 +185,28 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     )
 
 
+def distance(rows: Mapping[str, int], facets: Iterable[str]) -> int:
+    """Return how many facets have hardly a row, ``FARTHEST`` at most.
+
+    Formula: the facets with less than ``ENOUGH_ROWS``.
+    Unit: facets.
+    Error: none of its own.
+    Source: derived.
+
+    >>> distance({"full": 400, "bf16": 300, "int4": 1}, ["full", "bf16", "int4"])
+    1
+    """
+    return min(FARTHEST, sum(rows.get(facet, 0) < ENOUGH_ROWS for facet in facets))
+
+
 @cache
 def _eras(engine: str) -> tuple[tuple[str, Coefficients], ...]:
     """Return an engine's eras, oldest first, each with the last month that it holds for (empty:
     still).
     """
     return tuple(
-        (row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine]
+        (row["until"], Coefficients(**row["values"], **_data()["products"]))
+        for row in _data()["engines"][engine]
     )
 
 

@@ -49,6 +49,9 @@ class Task:
     replicas: int  # that have a request
     # of measurement that comes nearest; "" where there is none: the band is that of a model
     kind: str
+    # What a measurement may have in common with it: the sort of model, the generation of GPU, how
+    # weights are stored. The more of it nobody measured, the wider the band.
+    facets: frozenset[str]
 
 
 def estimate(
@@ -59,13 +62,13 @@ def estimate(
     Formula: none of its own: memory, then the speed that it leaves room for (docs/memory.md,
         docs/planner-speed.md).
     Unit: bytes, tokens, seconds, as the fields say.
-    Error: K/V space 2.9%, output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in
+    Error: K/V space 2.9%, output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in
         sample (docs/benchmarks/).
     Source: derived: the parts in this package, each with its source.
 
     >>> found = estimate(llama, on_h100s(Layout(tensor=8)), load, vllm)
     >>> round(found.performance.output_tokens_per_second), found.performance.basis
-    (2040, 'fitted')
+    (2034, 'fitted')
     >>> round(1000 * found.performance.tpot_seconds)  # ms
     30
     """
@@ -190,6 +193,13 @@ class Estimator:
             groups=groups,
             replicas=busy,
             kind=_kind(candidate, replica, self._workload, self._traits.support.unproven),
+            facets=frozenset(
+                (
+                    self._work.sort,
+                    candidate.pool.gpu.generation,
+                    *(name for kind in replica.kinds for name in kind.floor.formats),
+                )
+            ),
         )
 
     def _room(self, memory: ReplicaMemory) -> float:
@@ -248,9 +258,8 @@ class Estimator:
         return max(offered, key=lambda each: each[1].output_tokens_per_second)
 
     def _band(self, task: Task) -> Band:
-        formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
         known = not (self._model.warnings or self._traits.options.told.uncounted)
-        band = band_of(self._traits.name, task.kind, formats, known=known)
+        band = band_of(self._traits.name, task.kind, task.facets, known=known)
         low, high = task.load.workload.drafted_band
         return replace(band, low=band.low * low, high=band.high * high)
 
@@ -332,7 +341,7 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     Formula: none of its own: :func:`~shardwright.costs.speed.serve`, then
         :func:`~shardwright.costs.speed.performance`.
     Unit: tokens and requests per second, seconds.
-    Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
+    Error: output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived from both.
 
@@ -377,7 +386,7 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
         experts=group_fabric(candidate, layout.tensor * layout.attention_data),
         context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
         peers=layout.attention_data,
-        whole_experts=layout.expert > 1,
+        expert_groups=max(1, layout.expert),
         hidden_bytes=token_bytes,
     )
 

@@ -24,6 +24,7 @@ from typing import Final
 from shardwright.layouts.layout import EngineTraits, Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import (
+    FP8_PER_HEAD,
     GroupedAttention,
     LatentAttention,
     Layer,
@@ -402,7 +403,15 @@ def _least_padding(values: Sequence[int], least: int) -> int:
     return min(sizes, key=lambda size: (sum(-value % size for value in values), -size))
 
 
-_CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
+_CACHE_BITS: Final = {
+    "fp8": 8,
+    "fp8_e4m3": 8,
+    "fp8_e5m2": 8,
+    FP8_PER_HEAD: 8,
+    "bf16": 16,
+    "fp16": 16,
+    "fp32": 32,
+}
 
 NULL_BLOCKS: Final = 1
 """Blocks that the engine holds back. Source: vLLM 0.32 ``v1/core/block_pool.py``."""
@@ -436,6 +445,11 @@ class KvCache:
     def windows(self) -> tuple[int | None, ...]:
         """Return the window of every group (None: the whole context or a state)."""
         return tuple(kind.window for kind, _ in self.groups)
+
+    @property
+    def keeps_states(self) -> bool:
+        """Return whether a request has states of recurrent layers in blocks of their own."""
+        return any(kind.states for kind, _ in self.groups)
 
     def blocks_for_request(self, tokens: int) -> int:
         """Return the most blocks that one request of so many tokens takes, over all groups."""

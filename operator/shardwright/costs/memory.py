@@ -7,6 +7,7 @@ too little K/V.
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
@@ -20,6 +21,7 @@ from shardwright.costs.working_memory import (
     band_bytes,
     overhead_bytes,
     stage_adapter_bytes,
+    stage_widened_bytes,
 )
 from shardwright.costs.workload import (
     LENGTH_STEP,
@@ -37,7 +39,7 @@ from shardwright.modelspec.model_spec import ModelSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
     """A stage's rank whatever the batch: layers, bytes of weights, adapter slots and draft model,
-    K/V cache.
+    K/V cache, growth of scales where FP8 is widened.
     """
 
     stage: int
@@ -47,34 +49,50 @@ class StageHold:
     draft_bytes: int
     kv: KvCache
     last: bool
+    widened_bytes: int = 0
 
     @property
     def loaded(self) -> LoadedStage:
         """Return what is read from files."""
         first, end = self.layers
         return LoadedStage(
-            layers=end - first, weights_bytes=self.weights.total_bytes + self.draft_bytes
+            layers=end - first,
+            weights_bytes=self.weights.total_bytes + self.draft_bytes,
+            widened_bytes=self.widened_bytes,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMemory:
-    """The memory of one replica at given limits; ``requests`` of the mean length fit at once."""
+    """The memory of one replica at given limits; ``requests`` of the mean length fit at once.
+
+    ``sequences`` are the most that the blocks of recurrent states allow, as predicted and at the
+    lower end of the band (None: they limit nothing).
+    """
 
     stages: tuple[StageMemory, ...]
     limits: Limits
     kv_tokens: int
     requests: float
+    sequences: tuple[int, int] | None = None
 
     @property
-    def starts(self) -> bool:
+    def holds_longest(self) -> bool:
         """Return whether every rank holds one request of the longest length."""
         return self.kv_tokens >= self.limits.model_len
 
     @property
+    def starts(self) -> bool:
+        """Return whether every rank holds one longest request, and a state of every sequence."""
+        return self.holds_longest and (
+            self.sequences is None or self.limits.sequences <= self.sequences[0]
+        )
+
+    @property
     def tight(self) -> bool:
         """Return whether it starts by less than the band of the prediction."""
-        return self.starts and any(stage.tight for stage in self.stages)
+        few = self.sequences is not None and self.limits.sequences > self.sequences[1]
+        return self.starts and (few or any(stage.tight for stage in self.stages))
 
     def running(self, offered: int) -> int:
         """Return the number of offered requests that run at once."""
@@ -100,6 +118,7 @@ def stage_holds(
         stage_weight_parts(model, layout, traits),
         stage_adapter_bytes(model, layout, traits),
     )
+    widened = stage_widened_bytes(model, layout, traits)
     spans = split_layers(
         len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
@@ -112,6 +131,7 @@ def stage_holds(
             draft_bytes=draft_weight_bytes(layout, traits) if stage == layout.pipeline - 1 else 0,
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
+            widened_bytes=widened[stage],
         )
         for stage, span in enumerate(spans)
     )
@@ -141,10 +161,7 @@ def memory_under(
     share = requests_per_rank(workload, frame.layout)
     tried = []
     for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
-        # The same limits are tried for every number in flight.
-        if limits not in seen:
-            seen[limits] = memory_at(frame, limits)
-        tried.append(seen[limits])
+        tried.append(_within_blocks(frame, limits, seen))
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
@@ -152,6 +169,27 @@ def memory_under(
         return tried[-1]  # the smallest batches leave the most K/V
     # The first of the best: the highest limits.
     return max(starting, key=lambda memory: memory.running(share))
+
+
+def _within_blocks(
+    frame: "Frame", limits: Limits, seen: dict[Limits, ReplicaMemory]
+) -> ReplicaMemory:
+    """Return the memory at limits with no more sequences than states surely have blocks, unless
+    they are told.
+    """
+    memory = _at(frame, limits, seen)
+    most = memory.sequences[1] if memory.sequences else limits.sequences
+    if not 0 < most < limits.sequences or frame.traits.options.told.sequences is not None:
+        return memory
+    # A power of two, so that a small change of the memory figures changes no argument.
+    return _at(frame, replace(limits, sequences=1 << (most.bit_length() - 1)), seen)
+
+
+def _at(frame: "Frame", limits: Limits, seen: dict[Limits, ReplicaMemory]) -> ReplicaMemory:
+    # The same limits are tried for every number in flight.
+    if limits not in seen:
+        seen[limits] = memory_at(frame, limits)
+    return seen[limits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +210,8 @@ class Frame:
         Told how much to keep for K/V, it takes its needs beside from the whole GPU. Source: vLLM
         0.32 ``v1/worker/utils.py:request_memory``.
         """
-        share = (
-            self.traits.memory.memory_utilization
-            if self.traits.options.kv_cache_bytes is None
-            else 1.0
-        )
+        rules, told = self.traits.memory, self.traits.options.kv_cache_bytes is not None
+        share = 1.0 if told or rules.cache_of_free else rules.memory_utilization
         # As vLLM rounds it: a share of all memory of the GPU, not of what is free at the start.
         return math.ceil(self.device.usable_bytes * share)
 
@@ -213,6 +248,26 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         # The engine gives all ranks as many blocks as the poorest one has room for.
         kv_tokens=min(kv.tokens(free, limits.model_len) for kv, free in room),
         requests=min(kv.requests(free, frame.mean_tokens) for kv, free in room),
+        sequences=_most_sequences(frame, stages, caches),
+    )
+
+
+def _most_sequences(
+    frame: Frame, stages: tuple[StageMemory, ...], caches: Iterable[KvCache]
+) -> tuple[int, int] | None:
+    """Return how many sequences graphs are captured for at most: as many as states have blocks.
+
+    Source: vLLM 0.33 ``config/compilation.py:resolve_cudagraph_mode_and_sizes`` ("exceeds available
+    Mamba cache blocks"), where full graphs are captured.
+    """
+    traits = frame.traits
+    held = [(stage, kv) for stage, kv in zip(stages, caches, strict=True) if kv.bytes_per_block]
+    recurrent = any(kv.keeps_states for _, kv in held)
+    if not (traits.memory.block_of_every_sequence and recurrent) or traits.options.told.eager:
+        return None
+    return (
+        min(stage.kv_cache_bytes // kv.bytes_per_block for stage, kv in held),
+        min((stage.kv_cache_bytes - stage.band_bytes) // kv.bytes_per_block for stage, kv in held),
     )
 
 
@@ -290,10 +345,25 @@ def _stage(
             uncounted=bool(frame.traits.options.told.uncounted),
         ),
     )
-    return (
-        stage
-        if frame.traits.options.kv_cache_bytes is None
-        else _pinned(stage, frame.traits.options.kv_cache_bytes)
+    if frame.traits.options.kv_cache_bytes is not None:
+        return _pinned(stage, frame.traits.options.kv_cache_bytes)
+    rules = frame.traits.memory
+    return _shared(stage, rules.memory_utilization) if rules.cache_of_free else stage
+
+
+def _shared(stage: StageMemory, share: float) -> StageMemory:
+    """Return a stage with only a share of its free memory for K/V.
+
+    Source: TensorRT-LLM ``_torch/pyexecutor/_util.py:_cal_max_memory`` (at 158b5d1): the memory of
+    the GPU less the peak of a trial run, which has weights, activations, NCCL and graphs in it.
+    """
+    unused = stage.kv_cache_bytes - math.floor(stage.kv_cache_bytes * share)
+    if unused <= 0:
+        return stage
+    return replace(
+        stage,
+        kv_cache_bytes=stage.kv_cache_bytes - unused,
+        budget_bytes=stage.budget_bytes - unused,
     )
 
 

@@ -130,6 +130,9 @@ class StageFloor:
     widened: bool  # most dense weights have no unit of their own
     expert_widened: bool
     expert_columns: float  # of one expert's slice
+    # What their shares of the unit's rate are fitted for: generation of GPU and format.
+    product: str
+    expert_product: str
     # How most dense and most expert weights are stored, "int4 widened" without a unit.
     formats: tuple[str, ...]
 
@@ -146,7 +149,7 @@ class Links:
     experts: Fabric
     context: Fabric
     peers: int  # attention-data ranks
-    whole_experts: bool
+    expert_groups: int  # that the experts of a layer are dealt to; 1: every rank has a slice of all
     hidden_bytes: int
 
 
@@ -188,7 +191,7 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
 
     Formula: none: the measured rate if the catalogue has one, else the data sheet's.
     Unit: FLOP/s, dense.
-    Error: the share that an engine reaches is fitted: ``Coefficients.compute_efficiency``.
+    Error: the share that is reached is fitted: ``Coefficients.dense_share`` and ``expert_share``.
     Source: ``hardware/gpus.csv``, its columns of measured rates.
 
     >>> matmul_flops(h100, "bf16") / 1e12, matmul_flops(h100, "fp8") / 1e12
@@ -256,6 +259,8 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         widened=widened(gpu, dense),
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
+        product=_product(gpu, dense),
+        expert_product=_product(gpu, experts),
         formats=tuple(
             f"{name} widened" if widened(gpu, name) else name for name in (dense, experts) if name
         ),
@@ -274,6 +279,11 @@ def _attention_floor(work: AttentionWork, gpu: Gpu, kv_bits: int) -> AttentionFl
     )
 
 
+def _product(gpu: Gpu, storage: str) -> str:
+    """Return what the share of a product is fitted for: alike GPUs and how weights are stored."""
+    return f"{gpu.generation} {'16 bits' if storage in _PLAIN else storage}" if storage else ""
+
+
 def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
     return max(flops, key=lambda item: item[1], default=("", 0.0))[0]
 
@@ -285,25 +295,26 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
         start-up + tokens x activation traffic + requests x request time; join is the norm of power
         ``_OVERLAP``.
     Unit: seconds.
-    Error: of TPOT, which it leads to: median 10.7% in sample, 12.7% with the model's shape held
-        out (docs/benchmarks/accuracy.md).
+    Error: of TPOT, which it leads to: median 9.6% in sample, 11.4% of served loads with the model's
+        shape held out (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); shares and start-ups are fitted, the power is assumed.
 
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> fitted, floor = coefficients_of("vLLM", ""), task.replica.kinds[0].floor
     >>> one = Batch(sequences=1, sampled=1)
     >>> step = step_time(floor, task.replica.links, one, fitted)
-    >>> busy = floor.token_seconds * (1 + 64) + floor.head_token_seconds
-    >>> busy /= fitted.compute_efficiency
+    >>> busy = floor.token_seconds * (1 + 64) / fitted.dense_share(floor.product)
+    >>> busy += floor.head_token_seconds / fitted.compute_efficiency
     >>> read = floor.weights_seconds / fitted.memory_efficiency
     >>> round(1000 * (step.weights_seconds + step.compute_seconds), 3)  # ms, no context
-    5.788
+    5.793
     >>> round(1000 * (read**3 + busy**3) ** (1 / 3), 3)
-    5.788
+    5.793
     """
     tokens = batch.tokens
     dense = floor.token_seconds * _rows(tokens, fitted, widened=floor.widened)
-    dense_compute = (dense + floor.head_token_seconds * batch.sampled) / fitted.compute_efficiency
+    dense_compute = dense / fitted.dense_share(floor.product)
+    dense_compute += floor.head_token_seconds * batch.sampled / fitted.compute_efficiency
     dense_weights = floor.weights_seconds / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
     expert_compute, expert_weights = _experts(floor, links, batch, fitted)
@@ -351,6 +362,20 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
     return tokens + fitted.saturation_tokens
 
 
+def overlapped(one: float, other: float) -> float:
+    """Return the time of two things that overlap, as parts of a step do.
+
+    Formula: the norm of power ``_OVERLAP``.
+    Unit: seconds.
+    Error: assumed.
+    Source: derived; the power is assumed.
+
+    >>> round(overlapped(3.0, 4.0), 3)
+    4.498
+    """
+    return sum(_joined(one, other))
+
+
 def _joined(one: float, other: float) -> tuple[float, float]:
     """Return the time of two things that overlap, divided between them: near the longer one, more
     if they are alike.
@@ -390,7 +415,10 @@ def _experts(
         return 0.0, 0.0
     stated = batch.expert_imbalance
     met = batch.met(links.peers)
-    factor = (fitted.expert_imbalance if stated is None else stated) if links.whole_experts else 1.0
+    factor = 1.0
+    if links.expert_groups > 1:
+        doublings = math.log2(links.expert_groups)
+        factor = 1 + fitted.expert_imbalance * doublings if stated is None else stated
     # Experts that no token of the batch wants are not read.
     missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
     # The others wait for the busiest rank in the collective that follows.
@@ -402,7 +430,7 @@ def _experts(
     )
     if floor.expert_widened:
         rows += (fitted.widening - 1) * max(0.0, rows - experts * WIDENED_ROWS)
-    compute = floor.expert_token_seconds * rows / fitted.compute_efficiency
+    compute = floor.expert_token_seconds * rows / fitted.expert_share(floor.expert_product)
     return compute, floor.expert_weights_seconds * touched / fitted.memory_efficiency
 
 

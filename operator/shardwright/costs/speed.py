@@ -13,7 +13,7 @@ from shardwright.costs.coefficients import Band, Coefficients
 from shardwright.costs.communication import send_seconds
 from shardwright.costs.drafts import DraftPasses, with_drafting
 from shardwright.costs.estimates import Performance, TimeShare
-from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, step_time
+from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, overlapped, step_time
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link
 
@@ -29,11 +29,6 @@ OUT_OF_STEP: Final = 0.3
 come together, as requests of like lengths end together. Basis: fitted, 85 published runs with 2 to
 8 such ranks: predicted over measured 0.77 (B200) and 1.05 (H200) at 8 ranks; with all of them out
 of step 0.74 and 0.96, with none 0.96 and 1.23.
-"""
-
-EAGER_LAYER_SECONDS: Final = 400e-6
-"""What the host takes to launch the kernels of a layer where none are captured, seconds: a step
-takes that at least. Basis: assumed, some 15 launches with what Python does between them.
 """
 
 _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
@@ -162,7 +157,7 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     Formula: requests per second = running / stay; stay = prefill + steps x time of a step + what
         the prompts of others add (docs/planner-request-worked.md).
     Unit: seconds, requests per second.
-    Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
+    Error: output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); ``OUT_OF_STEP``, ``UNEVEN_STEPS`` and the coefficients
         are fitted or measured.
@@ -170,11 +165,11 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
     >>> round(speed.prefill_seconds, 3), round(512 * speed.cycle_seconds, 2)
-    (0.158, 8.45)
-    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.46 seconds
-    16.06
-    >>> round(speed.requests_per_second, 3), round(64 / 16.06, 3)
-    (3.985, 3.985)
+    (0.146, 8.36)
+    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.6 seconds
+    16.11
+    >>> round(speed.requests_per_second, 3), round(64 / 16.11, 3)
+    (3.972, 3.973)
     """
     return (
         _static(replica, load, fitted)
@@ -377,9 +372,9 @@ def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
     if replica.drafting is not None and batch.verified > 1:
         drafting = with_drafting(times[-1], replica.drafting, batch, fitted)
         times = (*times[:-1], drafting)
-    if replica.eager:
+    if replica.eager or batch.prompt_tokens:
         times = tuple(
-            _launched(time, kind.floor.layers)
+            _launched(time, kind.floor.products * fitted.launch_seconds)
             for time, kind in zip(times, replica.kinds, strict=True)
         )
     return Passage(
@@ -389,12 +384,10 @@ def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
     )
 
 
-def _launched(time: StepTime, layers: int) -> StepTime:
-    return replace(
-        time,
-        overhead_seconds=time.overhead_seconds
-        + max(0.0, EAGER_LAYER_SECONDS * layers - time.total_seconds),
-    )
+def _launched(time: StepTime, host_seconds: float) -> StepTime:
+    """Return a step that no captured graph has: the host launches it while the GPU computes."""
+    more = overlapped(time.total_seconds, host_seconds) - time.total_seconds
+    return replace(time, overhead_seconds=time.overhead_seconds + more)
 
 
 def _sends(replica: Replica, tokens: float) -> float:
@@ -422,11 +415,11 @@ def performance(
     >>> band = Band(low=0.5, high=2.0, basis="modelled")
     >>> seen = performance(speed, task.load, 2, running=64, band=band)
     >>> round(1000 * seen.tpot_seconds, 1), round(seen.ttft_seconds, 2)  # ms, seconds
-    (30.1, 0.65)
-    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 16.06)
-    (4081, 4081)
+    (30.2, 0.63)
+    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 16.11)
+    (4067, 4068)
     >>> round(seen.low), round(seen.high)
-    (2040, 8162)
+    (2034, 8135)
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second

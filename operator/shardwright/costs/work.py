@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Final
 
 from shardwright.costs.weight_bytes import WeightBytes
 from shardwright.layouts.layout import Layout
@@ -21,6 +22,13 @@ from shardwright.modelspec.model_spec import (
     Split,
     Weight,
 )
+
+SELECTION_KERNELS: Final = 5
+"""Kernels of a layer that selects the tokens to attend to, beside its matrices: queries and keys
+of the indexer are quantized, the context is scored, the best are taken and made into places of the
+cache. Each counts as starting a matrix. Basis: counted in the engines' indexers; their reading and
+scores of the whole context are not priced.
+"""
 
 Prefix = tuple[float, ...]
 """Sums over the first n layers: the sum over layers a to b is ``prefix[b] - prefix[a]``."""
@@ -118,6 +126,16 @@ class ModelWork:
             alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
         )
 
+    @property
+    def sort(self) -> str:
+        """Return what sort of model it is, by what attention reads and whether it has experts:
+        models of one sort spend their time alike.
+        """
+        kinds = {_reads(kind) for kind in self.attention}
+        # Beside layers that read less, those that read all of the context are what all models have.
+        found = kinds - {"full"} if len(kinds) > 1 else kinds
+        return ", ".join([*sorted(found), *(["experts"] if self.experts else [])])
+
     def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
         """Return the number of layers of each sort in a stage; with the same numbers stages do the
         same work.
@@ -180,7 +198,14 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
 def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
     """Of the first n layers; the routed experts of a layer are started together."""
     counts = Counter(weight.layer for weight in matrices)
-    return _running(counts[layer] for layer in range(len(model.layers)))
+    return _running(
+        counts[index] + SELECTION_KERNELS * _selects(layer.attention)
+        for index, layer in enumerate(model.layers)
+    )
+
+
+def _selects(kind: Attention | None) -> bool:
+    return isinstance(kind, LatentAttention | GroupedAttention) and bool(kind.selected_tokens)
 
 
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
@@ -189,6 +214,18 @@ def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
         if kind is not None:
             at.setdefault(kind, [0] * len(kinds))[index] = 1
     return {kind: _running(layers) for kind, layers in at.items()}
+
+
+def _reads(kind: Attention) -> str:
+    match kind:
+        case RecurrentAttention():
+            return "recurrent"
+        case _ if _selects(kind):
+            return "sparse"
+        case LatentAttention():
+            return "latent"
+        case _:
+            return "windowed" if kind.window else "full"
 
 
 def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:

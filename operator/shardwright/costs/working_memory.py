@@ -25,6 +25,7 @@ from typing import Final
 from shardwright.costs.weight_bytes import WeightBytes, stage_sums
 from shardwright.costs.workload import Limits
 from shardwright.hardware.gpus import Gpu
+from shardwright.layouts.captures import Captures, captured_sizes
 from shardwright.layouts.layout import Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import (
     DenseFeedForward,
@@ -260,10 +261,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedStage:
-    """The layers and bytes of weights that a rank has loaded, a draft model's included."""
+    """The layers and bytes of weights that a rank has loaded, a draft model's included.
+
+    ``widened_bytes`` are what its scales grow by where kernels widen FP8.
+    """
 
     layers: int
     weights_bytes: int
+    widened_bytes: int = 0
 
 
 def overhead_bytes(
@@ -300,14 +305,62 @@ def overhead_bytes(
         + _communication_bytes(layout, device, traits)
         + graphs
         + residue
+        + (loaded.widened_bytes if _widens_fp8(device.gpu, traits) else 0)
     )
+
+
+def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
+    """An unknown engine widens nothing: there a GPU without a unit is refused."""
+    widens = traits.support.widens_fp8_from is not None
+    return widens and gpu.vendor == "NVIDIA" and "fp8" not in gpu.flops
+
+
+def stage_widened_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
+    """Return by how much scales grow on the fullest rank of every stage where Marlin kernels widen
+    FP8.
+
+    A grid of scales becomes one of every output row, in 16 bits.
+
+    Formula: sum over FP8 weights with a grid of copies x (outputs x inputs / block x 2 - scales).
+    Unit: bytes, one figure a stage.
+    Error: exact but for padding; not measured.
+    Source: vLLM 0.33 ``quantization/utils/marlin_utils_fp8.py:prepare_fp8_layer_for_marlin``.
+
+    >>> stage_widened_bytes(llama, Layout(), vllm)  # 16 bits
+    (0,)
+    """
+    if not _has_grid(model):
+        return (0,) * layout.pipeline
+    held = stage_sums(model, layout, traits, _growth)
+    return tuple(stage.total_bytes for stage in held)
+
+
+@lru_cache(maxsize=64)
+def _has_grid(model: ModelSpec) -> bool:
+    # Asked for every layout, of thousands of weights.
+    return any(_in_grid(weight) for weight in model.weights)
+
+
+def _in_grid(weight: Weight) -> bool:
+    block = weight.storage.block
+    return weight.storage.name == "fp8" and block is not None and min(block) > 1
+
+
+def _growth(_: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
+    storage = weight.storage
+    if not _in_grid(weight) or storage.block is None:
+        return 0
+    columns = math.ceil(inputs / storage.block[1])
+    grid = math.ceil(outputs / storage.block[0]) * columns * storage.scale_bits // 8
+    return copies * max(0, outputs * columns * 2 - grid)
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
     """Return the number of captured batch sizes: the engine's stated sizes, or else those of the
     formula.
 
-    Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens).
+    Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens);
+        TensorRT-LLM's are those of :func:`~shardwright.layouts.captures.captured_sizes`.
     Unit: batch sizes.
     Error: exact.
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
@@ -319,6 +372,9 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     51
     """
     told = traits.options.told
+    if told.captured is None and traits.memory.captures is not Captures.EIGHTS_AND_SIXTEENS:
+        most = min(limits.sequences, traits.memory.graph_sequences)
+        return len(captured_sizes(most, traits.memory.captures))
     if told.captured is not None:
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability

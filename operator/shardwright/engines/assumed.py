@@ -17,7 +17,9 @@ SOURCES: Final[Mapping[str, str]] = {
     "host_communication_overhead_bytes": "assumed: as vLLM's, fitted; both use NCCL",
     "graph_bytes": "assumed: as vLLM's, fitted on one row",
     "graph_sequences": "assumed: as vLLM's",
+    "captures": "assumed: as vLLM's",
     "logit_copies": "assumed: as vLLM's, fitted",
+    "cache_of_free": "assumed: it takes a share of the GPU, and K/V is the rest of that",
     "refuses_long_requests": "not known: no length is refused",
     "architectures": NOT_READ,
     "quantizations": NOT_READ,
@@ -29,14 +31,16 @@ SOURCES: Final[Mapping[str, str]] = {
     "pads_shared_experts": "assumed: not padded",
     "experts_on_every_stage": NOT_READ,
     "width_divides_replica": NOT_READ,
+    "prompts": NOT_READ,
     "takes_adapters": NOT_READ,
+    "takes_predictor": NOT_READ,
     "adapters_leave_vocabulary": NOT_READ,
     "oldest_for": NOT_READ,
     "released": "engines/versions.py",
 }
 
 
-def memory_rules(*, kv_block_tokens: int, cache_follows_weights: bool = False) -> MemoryRules:
+def memory_rules(*, kv_block_tokens: int) -> MemoryRules:
     """Return an engine's memory rules for pages of so many K/V tokens; all else is assumed."""
     return MemoryRules(
         vocabulary_padding=64,
@@ -46,5 +50,4 @@ def memory_rules(*, kv_block_tokens: int, cache_follows_weights: bool = False) -
         communication_overhead_bytes=1850 * MIB,
         host_communication_overhead_bytes=500 * MIB,
         graph_bytes=314 * KIB,
-        cache_follows_weights=cache_follows_weights,
     )

@@ -4,11 +4,12 @@ Every argument of a version without a table is refused, and every option not in 
 
 Engine arguments the planner counts with: a value is pinned in the plan as on the command line.
 
-Values that the engine's parser takes and no plan can count are refused: ``1G``, chunked prefill
-turned off, unlisted keys of a compilation config.
+Values that the engine's parser takes and no plan can count are refused: chunked prefill turned off,
+unlisted keys of a compilation config.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.engines import policy
+from shardwright.engines.object_keys import Keys, as_object, key_problems, key_table, leaves
 from shardwright.engines.policy import Option, Policy, Tables, canonical, option_table
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
@@ -53,7 +55,8 @@ class Pins:
     ``dtype`` (bf16, fp16, fp32) is the type computed in, ``state_bits`` the size of a recurrent
     state's element, ``kv_cache_bytes`` every rank's memory for K/V, ``block_tokens`` a block of it,
     ``memory_utilization`` the share of a GPU taken. ``language_only`` leaves out the towers for
-    images and sound, ``whole_towers`` puts them on every rank. ``told`` has settings of batches and
+    images and sound, ``whole_towers`` puts them on every rank. Without ``chunks_prompts`` a step
+    has whole prompts. ``told`` has settings of batches and
     graphs, and those that nobody counts.
     """
 
@@ -64,6 +67,7 @@ class Pins:
     memory_utilization: float | None = None
     language_only: bool = False
     whole_towers: bool = False
+    chunks_prompts: bool = True
     told: EngineOverrides = field(default_factory=EngineOverrides)
 
 
@@ -113,15 +117,18 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
 
 def _keys(value: object) -> Mapping[str, Any]:
     try:
-        found = json.loads(value) if isinstance(value, str) else None
+        found = _convert("parse_dataclass", value) if isinstance(value, str) else value
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _whole(value: object) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        try:
+            value = _readable_int(value)
+        except ValueError:
+            return None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -141,7 +148,7 @@ def _sizes(value: object) -> tuple[int, ...] | None:
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return the pins the planner cannot count with, each problem's path the argument's name.
 
-    The engine's parser takes more: ``1G``, or 0 for all that is free.
+    The engine's parser takes more: 0 for all that is free, and ``None``.
     """
     named = {canonical(name): value for name, value in arguments.items()}
     wrong = [_wrong(name, value) for name, value in arguments.items()]
@@ -199,7 +206,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = Mapping
             "write the share of a GPU",
         ),
         "kv-cache-memory-bytes": (
-            lambda value: isinstance(value, int) and _is_counted(value),
+            _is_counted,
             "a whole number of bytes, at least 1",
             "write the number of bytes that every rank shall keep for K/V",
         ),
@@ -240,7 +247,7 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
             path=path,
             what=what,
             limit=limit,
-            remedy="correct the value, as JSON text",
+            remedy="correct the value",
         )
         for what, limit in _wrong_keys(arguments[path])
     )
@@ -263,12 +270,14 @@ def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
         yield "max_cudagraph_capture_size", "is no whole number above 0"
 
 
-_WORDS = {
+_WORDS: Final = {
     "int": "a whole number",
     "float": "a number",
     "human_readable_int": "a whole number, also as 8k or 1M",
+    "parse_dataclass": "an object, or its JSON text",
+    "union_dict_and_str": "an object, or text",
 }
-_SUFFIXES = {
+_SUFFIXES: Final = {
     "k": 10**3,
     "m": 10**6,
     "g": 10**9,
@@ -278,15 +287,29 @@ _SUFFIXES = {
     "G": 2**30,
     "T": 2**40,
 }
-_JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
+_READABLE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT])", re.ASCII)
+_QUOTED: Final = re.compile(r'("(?:[^"\\]|\\.)*")')
+_WITHIN_JSON: Final = re.compile(rf"\b{_READABLE.pattern}\b", re.ASCII)
+_OBJECT: Final = re.compile(r"\s*{.*}\s*", re.DOTALL)
+_JSON: Final = frozenset({"loads", "_parse_type"})
+_OBJECTS: Final = frozenset({"parse_dataclass", "union_dict_and_str"})
+"""The parser's conversions of JSON: of any value, and of objects alone. Source: vLLM 0.33
+``engine/arg_utils.py``, ``utils/argparse_utils.py``.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The options an engine's parser takes, and which of them a user may set."""
+    """The options an engine's parser takes, and which of them a user may set.
+
+    ``pins`` are the plan's values that checked arguments fix, ``check_pins`` those among the
+    counted ones that no plan can count with.
+    """
 
     tables: Tables
     policy: Policy
+    pins: Callable[[Mapping[str, object], Policy], Pins] = read_pins
+    check_pins: Callable[[Mapping[str, object]], tuple[Problem, ...]] = check_pins
 
 
 def check_arguments(
@@ -294,6 +317,7 @@ def check_arguments(
     version: str,
     admitted: Collection[str] = frozenset(),
     *,
+    collectors: Collection[str] = (),
     rules: Rules,
 ) -> tuple[Problem, ...]:
     """Return the problems of a user's engine arguments, each problem's path the argument's name.
@@ -303,6 +327,7 @@ def check_arguments(
         version: the engine's version; without an option list it takes no arguments of a user.
         admitted: dangerous and uncounted options that the administrator lets users set, by the
             parser's own names.
+        collectors: addresses that the administrator lets users send traces to.
         rules: the engine's.
     """
     if not arguments:
@@ -312,18 +337,40 @@ def check_arguments(
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
-    known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
+    known = _Known(
+        table=table,
+        keys=key_table(version, rules.tables),
+        rules=rules,
+        admitted=frozenset(map(canonical, admitted)),
+        collectors=frozenset(collectors),
+    )
     given = frozenset(map(canonical, arguments))
-    problems = [_check(name, value, known, given) for name, value in arguments.items()]
-    found = [problem for problem in problems if problem]
+    found = [
+        problem
+        for name, value in arguments.items()
+        for problem in _check(name, value, known, given)
+    ]
     # A value that the parser refuses is not looked at again: one problem for one mistake.
-    wrong = {problem.path for problem in found}
+    wrong = {
+        canonical(problem.path.partition(".")[0])
+        for problem in found
+        if problem.code not in _REFUSED
+    }
     counted = {
         name: value
         for name, value in arguments.items()
-        if canonical(name) in rules.policy.counted and name not in wrong
+        if canonical(name) not in wrong and _is_counted_in(canonical(name), rules.policy)
     }
-    return (*found, *check_pins(counted), *_duplicates(arguments))
+    return (*found, *rules.check_pins(counted), *_duplicates(arguments))
+
+
+_REFUSED: Final = frozenset({"EngineArgumentForbidden", "EngineArgumentOwned"})
+"""Codes of arguments that the parser takes."""
+
+
+def _is_counted_in(name: str, listed: Policy) -> bool:
+    """Return whether the planner counts with an option, or with a key of the object that it is."""
+    return any(counted == name or counted.startswith(f"{name}.") for counted in listed.counted)
 
 
 def check_features(features: Mapping[str, str], version: str, rules: Rules) -> tuple[Problem, ...]:
@@ -386,7 +433,7 @@ def configuration(
     table = option_table(version, rules.tables) or {}
     found = {canonical(name): value for name, value in arguments.items()}
     return {
-        table[name].key: _typed(table[name].type, value)
+        table[name].key: as_object(_typed(table[name].type, value))
         for name, value in found.items()
         if name in table and table[name].key
     }
@@ -402,7 +449,7 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
     if isinstance(value, bool):
         return (flag if value else option.off if option else f"--no-{name}",)
     return (
-        (flag, *_spelled(value).split())
+        (flag, *_each(value))
         if option and option.many
         # Joined by an equals sign: a value that begins with a dash would be read as the next
         # option.
@@ -415,17 +462,43 @@ class _Known:
     """What arguments are checked against."""
 
     table: Mapping[str, Option]
+    keys: Keys
     rules: Rules
     admitted: frozenset[str]
+    collectors: frozenset[str]
+
+    def takes(self, option: str, value: object) -> bool:
+        """Return whether everybody may set this value of an option that is otherwise refused."""
+        listed = self.rules.policy
+        collector = option == listed.collector and value in self.collectors
+        return collector or _spelled(value) in listed.harmless.get(option, frozenset())
 
 
-def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Problem | None:
+def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Iterator[Problem]:
     option = _find(name, known.table)
     if option is None:
-        return _unknown(name, known.table, known.rules.tables)
+        yield _unknown(name, known.table, known.rules.tables)
+        return
+    if known.keys.inside(option.key):
+        yield from _check_object(as_object(value), option, known)
+        return
     # Another option that is set, too, brings values that the parser's list does not have.
     told = replace(option, choices=()) if option.opened_by in given else option
-    return _forbidden(name, value, option, known) or _check_option(name, told, value)
+    problem = _forbidden(name, value, option, known) or _check_option(name, told, value)
+    if problem:
+        yield problem
+
+
+def _check_object(value: object, option: Option, known: _Known) -> Iterator[Problem]:
+    """Return the faults of an object's keys, or else the keys that nobody may set."""
+    wrong = tuple(key_problems(option.key, value, known.keys))
+    yield from wrong
+    if not wrong:
+        for path, inner in leaves(option.key, value, known.keys):
+            key = replace(option, name=canonical(path), flag=path)
+            problem = _forbidden(path, inner, key, known)
+            if problem:
+                yield problem
 
 
 def _find(name: str, table: Mapping[str, Option]) -> Option | None:
@@ -436,13 +509,12 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
 
 
 def _forbidden(name: str, value: object, option: Option, known: _Known) -> Problem | None:
-    own = option.name
     listed = known.rules.policy
+    own = listed.listed_as(option.name)
     admissible = listed.admissible
-    harmless = _spelled(value) in listed.harmless.get(own, frozenset())
     admitted = own in admissible and own in known.admitted
-    if own in listed.allowed or own in listed.counted or admitted or harmless:
-        return None if canonical(name) == own else _another_name(name, own)
+    if own in listed.allowed or own in listed.counted or admitted or known.takes(own, value):
+        return None if canonical(name) == option.name else _another_name(name, option.name)
     if own in listed.owned:
         remedy = listed.owned[own]
         return Problem(
@@ -490,25 +562,47 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
 def _mismatch(option: Option, value: object) -> str | None:
     if option.switch:
         return None if isinstance(value, bool) else "true or false"
-    if value is None or isinstance(value, bool | list | tuple):
+    if value is None or not _may_be(value, option):
         return "a single value"
-    if isinstance(value, Mapping) and option.type not in _JSON_TYPES:
-        return "a single value"
-    text = _spelled(value)
-    values = text.split() if option.many else [text]
+    values = _each(value) if option.many else (_spelled(value),)
     # argparse ends a list of values at the first word that begins with a dash.
     if not values or any(each.startswith("-") for each in values if option.many):
-        return "values with spaces between them, none of which begins with a dash"
-    if option.choices and not set(values) <= set(option.choices):
+        return "one value or several, none of which begins with a dash"
+    if option.optional and values in {("",), ("None",)}:
+        return None
+    if option.choices and not {_choice(option.type, each) for each in values} <= set(
+        option.choices
+    ):
         return f"one of {', '.join(option.choices)}"
     parses = all(_parses(option.type, each) for each in values)
-    return _unknown_key(option, text) if parses else _WORDS.get(option.type, "JSON")
+    return _unknown_key(option, values[0]) if parses else _WORDS.get(option.type, "JSON")
+
+
+def _may_be(value: object, option: Option) -> bool:
+    """Return whether a list or an object can be what the parser takes, and no switch's value."""
+    if isinstance(value, list | tuple):
+        return option.many or option.type in _JSON
+    if isinstance(value, Mapping):
+        return option.type in _JSON | _OBJECTS
+    return not isinstance(value, bool)
+
+
+def _each(value: object) -> tuple[str, ...]:
+    """Return the words of an option that takes several: a list's items, or those of a text."""
+    items = value if isinstance(value, list | tuple) else _spelled(value).split()
+    return tuple(map(_spelled, items))
+
+
+def _choice(kind: str, text: str) -> str:
+    if kind == "<lambda>":
+        return text.lower().replace("-", "_")
+    return text.lower() if kind == "parse_reasoning_parser" and text.lower() == "none" else text
 
 
 def _unknown_key(option: Option, text: str) -> str | None:
     if not option.keys:
         return None
-    found = json.loads(text)
+    found = _convert(option.type, text)
     fine = isinstance(found, dict) and found.keys() <= set(option.keys)
     return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
@@ -516,7 +610,7 @@ def _unknown_key(option: Option, text: str) -> str | None:
 def _parses(kind: str, text: str) -> bool:
     try:
         _convert(kind, text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -526,11 +620,35 @@ def _convert(kind: str, text: str) -> object:
         return int(text)
     if kind == "float":
         return float(text)
-    if kind == "human_readable_int" and text[-1:] in _SUFFIXES:
-        return float(text[:-1]) * _SUFFIXES[text[-1]]
     if kind == "human_readable_int":
+        return _readable_int(text)
+    if kind in _OBJECTS:
+        return _object(kind, text)
+    return json.loads(text) if kind in _JSON else text
+
+
+def _readable_int(text: str) -> int:
+    """Return a whole number, also with a suffix; binary suffixes take no decimals."""
+    found = _READABLE.fullmatch(text.strip())
+    if found is None:
         return int(text)
-    return json.loads(text) if kind in _JSON_TYPES else text
+    number, suffix = found.groups()
+    factor = _SUFFIXES[suffix]
+    return int(float(number) * factor) if suffix.islower() else int(number) * factor
+
+
+def _object(kind: str, text: str) -> object:
+    if kind == "union_dict_and_str":
+        return json.loads(text) if _OBJECT.fullmatch(text) else text
+    parts = _QUOTED.split(text)
+    # Numbers with suffixes count outside quoted texts alone.
+    parts[::2] = [
+        _WITHIN_JSON.sub(lambda found: str(_readable_int(found[0])), part) for part in parts[::2]
+    ]
+    found = json.loads("".join(parts))
+    if not isinstance(found, dict):
+        raise ValueError("no object")  # noqa: TRY004 - a value, as the parser has it
+    return found
 
 
 def _spelled(value: object) -> str:

@@ -24,7 +24,10 @@ class Policy:
     ``missing``: fields of the spec say these elsewhere, and this engine cannot be told, each with
     why. ``counted``: users may set them because the planner counts with them, each with the part of
     the plan that it settles. ``uncounted``: an administrator may admit them, each with the part of
-    a plan that it may change. ``harmless`` are values of dangerous options that everybody may set.
+    a plan that it may change. A key of an object is named by its path, and is of the class of the
+    object around it if it is on no list itself. ``harmless`` are values that everybody may set of
+    an option that is otherwise refused. ``collector`` is the dangerous option whose values are
+    addresses of trace collectors, which an administrator may admit one by one (empty: none).
     """
 
     allowed: frozenset[str]
@@ -35,6 +38,7 @@ class Policy:
     counted: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict)
     harmless: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    collector: str = ""
 
     @property
     def admissible(self) -> Mapping[str, str]:
@@ -47,6 +51,18 @@ class Policy:
             },
         }
 
+    def listed_as(self, name: str) -> str:
+        """Return the name that a key of an object is listed by: its own path, or that of an object
+        around it; its own if neither is listed.
+        """
+        lists = (self.allowed, self.owned, self.dangerous, self.incompatible)
+        further = (self.counted, self.uncounted)
+        parts = name.split(".")
+        paths = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        return next(
+            (path for path in paths if any(path in each for each in (*lists, *further))), name
+        )
+
 
 UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
 """Why an option that is on no list is refused."""
@@ -54,19 +70,34 @@ UNLISTED: Final = "could change the memory or the limits that the plan was compu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine, its folder here, and its versions, each with its patch releases."""
+    """The tables of one engine, its folder here, and its versions, each with its patch releases.
+
+    ``keyed``: there are tables of the keys that objects have, too.
+    """
 
     engine: str
     folder: str
     versions: tuple[str, ...]
+    keyed: bool = False
+
+    def listed(self, version: str) -> str | None:
+        """Return the version whose tables hold for another one, None if there are none."""
+        # Patch releases have the options of their minor version; another minor version may have
+        # others.
+        minor = version.rpartition(".")[0]
+        return next((known for known in self.versions if known.rpartition(".")[0] == minor), None)
 
 
+_OPTIONAL: Final = "_optional_type"
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
     "custom-histogram-buckets": "loads",
+    "default-mm-loras": "loads",
     "distributed-timeout-seconds": "int",
-    "engram-config": "loads",
+    "ec-transfer-config": "parse_dataclass",
+    "engram-config": "parse_dataclass",
     "kv-cache-memory-bytes": "human_readable_int",
+    "kv-events-config": "parse_dataclass",
     "mamba-block-size": "int",
     "max-cpu-loras": "int",
     "max-log-len": "int",
@@ -79,12 +110,13 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
     "numa-bind-nodes": "int",
     "prefix-cache-retention-interval": "int",
     "prefix-match-unit": "int",
-    "reasoning-config": "loads",
+    "reasoning-config": "parse_dataclass",
     "video-pruning-rate": "float",
     "watermark-config": "loads",
+    "weight-transfer-config": "parse_dataclass",
 }
-"""The type that the parser's ``_optional_type`` wraps, if it is no text, for options that are
-rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
+"""The type that vLLM's parser's ``_optional_type`` wraps, if it is no text, for options that are
+rendered or may be set; ``tests/engine`` holds it to the parsers.
 """
 
 
@@ -94,7 +126,8 @@ class Option:
 
     ``flag`` is the parser's spelling (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``),
     ``key`` the configuration file's (empty: command line only). ``type`` names the parser's
-    conversion (``int``, ``loads``, ``_optional_type``, ...). A ``switch`` takes no value; ``off``
+    conversion (``int``, ``loads``, ``parse_dataclass``, ...), ``optional`` that it takes ``None``,
+    too. A ``switch`` takes no value; ``off``
     is the flag that turns it off (empty: none). ``opened_by`` is an option that adds values to the
     ``choices`` (empty: none). ``keys`` are those an object may have (empty: not known, or no
     object). ``many``: it takes several values, one word each.
@@ -105,6 +138,7 @@ class Option:
     key: str
     aliases: tuple[str, ...]
     type: str
+    optional: bool
     switch: bool
     off: str
     many: bool
@@ -115,9 +149,7 @@ class Option:
 
 def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
     """Return the options of an engine's ``version`` by name, None without a table for it."""
-    # Patch releases have the options of their minor version; another minor version may have others.
-    minor = version.rpartition(".")[0]
-    listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
+    listed = tables.listed(version)
     return _read(tables.folder, listed) if listed else None
 
 
@@ -158,7 +190,8 @@ def _option(row: _Row) -> Option:
         key=row.get("key", ""),
         aliases=tuple(flag for flag in others if flag not in turned),
         # The parser's own type says only that the option may be left out.
-        type=_INNER_TYPES.get(name) or row["type"] or "str",
+        type=_inner_type(name, row["type"] or "str"),
+        optional=row["type"] == _OPTIONAL,
         switch=switch,
         off=_off_flag(name, turned),
         many=row.get("nargs") in ("+", "*"),
@@ -168,6 +201,10 @@ def _option(row: _Row) -> Option:
             "None" if choice is None else str(choice) for choice in row.get("choices", [])
         ),
     )
+
+
+def _inner_type(name: str, kind: str) -> str:
+    return _INNER_TYPES.get(name, kind) if kind == _OPTIONAL else kind
 
 
 def _is_opposite(flag: str, name: str) -> bool:

@@ -266,7 +266,8 @@ class Gpu:
     each link has its own, ``memory_basis`` is the memory's; ``cross_checked`` is how many sources
     agree (yes, partly, no). ``stated``: an administrator has read it off a data sheet. A slice has
     a ``mig_profile`` (``3g.40gb``), the ``whole`` GPU that it is cut from and the number of
-    ``slices`` that this is cut into; else they are empty, None and 1.
+    ``slices`` that this is cut into; else they are empty, None and 1. ``gfx`` is AMD's name of the
+    architecture (``gfx942``).
     """
 
     id: str
@@ -288,11 +289,32 @@ class Gpu:
     mig_profile: str = ""
     whole: "Gpu | None" = None
     slices: int = 1
+    gfx: str = ""
+
+    @property
+    def target(self) -> str:
+        """Return what kernels are compiled for: a compute capability, an LLVM target of AMD; empty
+        if neither is known.
+
+        >>> load_gpus()["H100-SXM-80GB"].target, load_gpus()["MI300X-192GB"].target
+        ('9.0', 'gfx942')
+        """
+        return self.gfx or ".".join(map(str, self.compute_capability or ()))
 
     @property
     def host_architecture(self) -> str:
         """Return the architecture of its nodes, as far as the GPU tells."""
         return "arm64" if (self.whole or self).id in ARM_HOSTS else "amd64"
+
+    @property
+    def generation(self) -> str:
+        """Return what GPUs with the same matrix units have in common: the vendor, and the first
+        number of NVIDIA's compute capability (8.9 apart from 8.0: it has other units).
+        """
+        if self.compute_capability is None:
+            return self.vendor
+        major, minor = self.compute_capability
+        return f"{self.vendor} {major}.{minor}" if minor else f"{self.vendor} {major}"
 
     @property
     def of_a_rack(self) -> bool:
@@ -413,6 +435,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         else "nominal decimal gigabytes",
         cross_checked=row["cross_checked"],
         matmul_flops=_matmul_flops(row, capability, devices),
+        gfx=row["compute_capability"] if row["compute_capability"].startswith("gfx") else "",
     )
 
 

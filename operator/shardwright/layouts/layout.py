@@ -7,12 +7,14 @@ engine.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shardwright.hardware.gpus import ComputeCapability, Link
 from shardwright.hardware.inventory import Pool
+from shardwright.layouts.captures import Captures
 from shardwright.modelspec.model_spec import ModelSpec, Weight
 
 
@@ -276,11 +278,22 @@ class Drafter:
     """The weights that draft, as the engine holds them beside those of the model that verifies.
 
     ``borrowed`` are weights of its target that its passes read: it has none of its own.
+    ``embedding`` is its target's: a copy of its own stands on the last of several stages.
     """
 
     model: ModelSpec
     method: DraftMethod = DraftMethod.DRAFT_MODEL
     borrowed: tuple[Weight, ...] = ()
+    embedding: tuple[Weight, ...] = ()
+
+    def held(self, target: Layout) -> ModelSpec:
+        """Return what the ranks that draft hold of it.
+
+        Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/eagle/utils.py:maybe_share_target_embed``.
+        """
+        if target.pipeline == 1 or not self.embedding:
+            return self.model
+        return _with_embedding(self.model, self.embedding)
 
     @property
     def further_tokens(self) -> int:
@@ -327,6 +340,13 @@ class Drafter:
         return Layout(tensor=target.tensor, expert=target.tensor if whole else 1)
 
 
+@lru_cache(maxsize=64)
+def _with_embedding(model: ModelSpec, embedding: tuple[Weight, ...]) -> ModelSpec:
+    # Results are kept per model by the hash of its config.
+    own = f"{model.config_hash}+embedding"
+    return replace(model, config_hash=own, weights=(*embedding, *model.weights))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRules:
     """How an engine fills the batch of one step.
@@ -348,7 +368,9 @@ class BatchRules:
 class MemoryRules:
     """How an engine divides the memory of a GPU; bytes are per rank."""
 
-    memory_utilization: float  # the share of the GPU's total memory that it takes
+    # The share of the GPU's memory that it takes; with ``cache_of_free`` that of the K/V cache in
+    # what is free beside everything else.
+    memory_utilization: float
     kv_block_tokens: int  # the page size of the K/V cache
     vocabulary_padding: int  # rows of the vocabulary are filled up to a multiple of it
     fixed_overhead_bytes: int  # libraries and workspaces that no allocator counts
@@ -356,10 +378,22 @@ class MemoryRules:
     host_communication_overhead_bytes: int  # the same over PCIe or in pairs
     graph_bytes: int  # of one layer, captured for one batch size
     graph_sequences: int = 512  # the largest batch that graphs are counted for
+    captures: Captures = Captures.EIGHTS_AND_SIXTEENS  # the batches that graphs are captured for
     counts_graphs: bool = True  # graphs are taken from the budget before the K/V cache
+    # With recurrent states, graphs are captured for as many sequences as there are blocks.
+    block_of_every_sequence: bool = False
     logit_copies: float = 4.0  # FP32 rows of the vocabulary per sequence that samples
     # FP8 K/V beside weights in floating point of fewer bits.
     cache_follows_weights: bool = False
+    cache_of_free: bool = False
+
+
+class PromptSharing(StrEnum):
+    """Why no ranks share the tokens of a prompt."""
+
+    REFUSED = "Refused"  #: vLLM: its usual runner takes it for no model
+    UNSIZED = "Unsized"  #: TensorRT-LLM: it sizes no K/V cache beside it
+    NOT_READ = "NotRead"  #: not looked into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +405,11 @@ class CutRules:
     experts_at_least_tensor: frozenset[str] = frozenset()  # demand tensor <= experts
     experts_on_every_stage: frozenset[str] = frozenset()  # no stage may be dense
     width_divides_replica: frozenset[str] = frozenset()  # expert width over all ranks
+    # Methods of ``quantization_config`` whose FP8 experts get a finer grid where a slice needs it;
+    # None: not known, taken as all.
+    refines_blocks: frozenset[str] | None = None
     shares_context: bool = True  # tensor ranks can share the tokens of a request
+    prompts: PromptSharing = PromptSharing.NOT_READ
     data_beside_tensor: bool = True  # a replica of the attention may have several ranks
     # Experts may be dealt to some ranks, sliced over others.
     mixes_expert_cuts: bool = False
@@ -390,6 +428,45 @@ class Repeats:
     repeats_shared_experts: frozenset[str] = frozenset()
     repeats_dense_layers: frozenset[str] = frozenset()
     pads_shared_experts: frozenset[str] = frozenset()  # up to whole quantization blocks
+
+
+class AttentionKind(StrEnum):
+    """Kinds of attention that an engine has kernels of their own for."""
+
+    DENSE = "Dense"  #: every token sees all before it
+    SLIDING = "Sliding"  #: a window
+    SINKS = "Sinks"  #: with or without a window, and a logit of every head that no token gives
+    LATENT = "Latent"  #: one compressed vector per token
+    SELECTED_LATENT = "SelectedLatent"  #: the same, of tokens that an indexer selects
+    COMPRESSED_LATENT = "CompressedLatent"  #: the same, of a window and of a compressed context
+    SELECTED_BLOCKS = "SelectedBlocks"  #: keys and values of blocks that an indexer selects
+    STATE = "State"  #: a state of fixed size in place of K/V
+
+
+class AttentionNeed(NamedTuple):
+    """What a layer asks of a backend: the width of a head as it is cached, K/V as the model has it
+    (``auto``) or in ``fp8``, and how many tokens are selected (0: all).
+    """
+
+    kind: AttentionKind
+    head: int
+    cache: str
+    selected: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionBackends:
+    """Which backend serves a need, by what kernels are compiled for (``Gpu.target``).
+
+    A need or a target that was not asked about is not known, and nothing is refused for it.
+    """
+
+    targets: frozenset[str]
+    serving: Mapping[AttentionNeed, Mapping[str, str]]
+
+    def refuses(self, need: AttentionNeed, target: str) -> bool:
+        """Return whether it is known that no backend serves a need on a target."""
+        return target in self.targets and target not in self.serving.get(need, {target: ""})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,7 +488,11 @@ class EngineSupport:
     adapter_vocabulary: int = 258_048
     # Loaded as MTP layers, never as a draft model.
     becomes_predictor: frozenset[str] = frozenset()
+    # Whose MTP layers draft on the last of several stages.
+    predicts_over_stages: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
+    # Drafted for by MTP layers of their own.
+    takes_predictor: frozenset[str] | None = None
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
     unproven: frozenset[str] = frozenset()
     proven_first: bool = False
@@ -419,6 +500,7 @@ class EngineSupport:
     # The oldest whose kernels widen FP8 weights.
     widens_fp8_from: ComputeCapability | None = None
     oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(default_factory=dict)
+    backends: AttentionBackends | None = None  # of attention
 
     @property
     def takes_first(self) -> str:

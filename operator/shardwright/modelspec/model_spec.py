@@ -93,7 +93,8 @@ class Weight:
 class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
-    With ``chunked`` a token sees its own chunk of ``window`` tokens instead. If an indexer selects
+    With ``chunked`` a token sees its own chunk of ``window`` tokens instead. ``sinks``: every head
+    has a logit that no token gives. If an indexer selects
     the tokens to attend to, ``selected_tokens`` is their number, and ``index_dim`` the width of the
     key that the cache holds per token for the indexer of this layer.
     """
@@ -106,6 +107,7 @@ class GroupedAttention:
     chunked: bool = False
     selected_tokens: int | None = None
     index_dim: int = 0
+    sinks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +262,10 @@ def _experts(model: ModelSpec) -> int:
 BF16 = WeightFormat(name="bf16", bits=16)
 FP16 = WeightFormat(name="fp16", bits=16)
 FP32 = WeightFormat(name="fp32", bits=32)
+
+
+FP8_PER_HEAD = "fp8_per_head"
+"""The format of a K/V cache in FP8 with a scale for every head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.modelspec.config_json import Fields
 from shardwright.modelspec.model_spec import (
     BF16,
+    FP8_PER_HEAD,
     FP16,
     ModelSpec,
     PipelineRole,
@@ -205,14 +206,34 @@ def _compressed_tensors(fields: Fields) -> Quantization:
     if not targeted or len(targeted) < len(groups):
         fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
-    scheme = fields.section("kv_cache_scheme")
-    cached = (
-        scheme is not None and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
-    )
     base = unless_listed("compressed-tensors", targeted[0].storage, fields, "ignore")
-    return replace(
-        base, storage=_by_target(base.storage, targeted), cache_dtype="fp8" if cached else None
+    return replace(base, storage=_by_target(base.storage, targeted), cache_dtype=_cached(fields))
+
+
+_SCALES: Final = {"tensor": "fp8", "attn_head": FP8_PER_HEAD}
+"""Formats of the K/V cache by what has a scale of its own."""
+
+
+def _cached(fields: Fields) -> str | None:
+    """Return the format that the K/V cache has, which an engine takes from the checkpoint.
+
+    Source: vLLM 0.33 ``compressed_tensors.py:validate_kv_cache_scheme`` (others are refused at the
+    start), compared with it by ``tests/engine``.
+    """
+    scheme = fields.section("kv_cache_scheme")
+    if scheme is None:
+        return None
+    form = (scheme.string("type"), scheme.integer("num_bits", BITS, default=16))
+    dtype = _SCALES.get(scheme.string("strategy") or "")
+    symmetric = scheme.boolean("symmetric", default=False)
+    if dtype is not None and form == ("float", FP8_PER_TENSOR.bits) and symmetric:
+        return dtype
+    fields.refuse(
+        "kv_cache_scheme",
+        "this K/V cache",
+        "must be symmetric FP8 (type float, num_bits 8) with a scale per tensor or per attn_head",
     )
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from shardwright.layouts.layout import (
 from shardwright.layouts.placing import Shelf
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.attention import attention_problems
 from shardwright.planning.engine_limits import dtype_problems
 from shardwright.planning.node_storage import disk_problems, host_problems, too_little, too_small
 from shardwright.planning.phrases import gpus_of
@@ -36,9 +37,12 @@ from shardwright.units import format_bytes, to_milliseconds
 
 MODEL_LENGTH: Final = "spec.engine.maxModelLen"
 KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
+SEQUENCES_PATH: Final = "spec.engine.args.max-num-seqs"
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
-MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
+MEMORY: Final = frozenset(
+    {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge", "SequencesExceedBlocks"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,12 +210,12 @@ class Judge:
 
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
         if pool.name not in self._of_pool:
-            dtypes = dtype_problems(
-                self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits
-            )
+            asked = (self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits)
+            # Of a GPU that is too old everything else would only repeat it.
+            problems = tuple(dtype_problems(*asked)) or tuple(attention_problems(*asked))
             images = image_violations(pool, self._traits)
             self._of_pool[pool.name] = (
-                tuple(Violation(problem=problem) for problem in dtypes),
+                tuple(Violation(problem=problem) for problem in problems),
                 tuple(images),
             )
         return self._of_pool[pool.name]
@@ -384,12 +388,26 @@ def memory_violations(
         return
     # vLLM gives all ranks as many blocks as the poorest has.
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
-    if worst.kv_cache_bytes > 0:
+    if memory.holds_longest and memory.sequences is not None:
+        yield _sequences_violation(memory.limits.sequences, *memory.sequences)
+    elif worst.kv_cache_bytes > 0:
         yield _cache_violation(candidate, memory, pinned_bytes)
     elif pinned_bytes is not None and pinned_bytes + worst.kv_cache_bytes > 0:
         yield _pin_violation(worst, pinned_bytes)
     else:
         yield _weights_violation(candidate, worst)
+
+
+def _sequences_violation(told: int, most: int, surely: int) -> Violation:
+    problem = Problem(
+        code="SequencesExceedBlocks",
+        what=f"{told:,} sequences",
+        limit=f"must be at most {most:,}, the blocks that hold K/V and states of recurrent layers",
+        gap=f"{told - most:,} too many",
+        remedy=f"lower it to {max(1, surely):,} or less, or leave it out: the plan then fits it",
+        path=SEQUENCES_PATH,
+    )
+    return Violation(problem=problem, miss=(told - most) / max(1, most))
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
@@ -481,7 +499,6 @@ def limit_violations(speed: Performance, request: Request) -> Iterator[Violation
                 what=f"{which}{name} of {_time(predicted, limit)}",
                 limit=f"must be at most {_time(limit, limit)}",
                 gap=_excess(predicted / limit),
-                remedy=_relief(request),
                 path=f"spec.objective.{field}",
             )
             yield Violation(problem=problem, miss=predicted / limit - 1)
@@ -532,16 +549,6 @@ def _excess(ratio: float) -> str:
     if ratio < 1.01:  # noqa: PLR2004 - rounds to nothing
         return "< 1% over"
     return f"{ratio - 1:.0%} over" if ratio < FAR else f"{ratio:,.0f} times as long"
-
-
-def _relief(request: Request) -> str:
-    """Return the ways out that the request leaves open: a rate, or replicas that fill the budget,
-    rule some out.
-    """
-    load = "concurrency" if request.workload.requests_per_second is None else "rate"
-    if request.space.fill:
-        return f"relax the limit or lower the {load}"
-    return f"relax the limit, lower the {load} or use more replicas"
 
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:

@@ -93,6 +93,8 @@ NEAR_TIE: Final = 0.03
 of throughput.
 """
 
+_ROUNDING: Final = 1e-9
+
 HALVED: Final = 0.5
 """Share of the time inside a node, or an NVLink domain, to which Latency must come over a network.
 Source: the definition of Latency in docs/planner-choice.md.
@@ -116,14 +118,16 @@ def settled(ranked: Sequence[FeasibleCandidate], scale: Scale) -> tuple[Feasible
 
 
 def _halving(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout over a network that halves the time of the first one,
-    if there is one and the time is the goal.
+    """Return the rank from the first layout over a network that halves the time of all inside
+    nodes, if there is one and the time is the goal.
     """
     first, request = ranked[0], scale.request
     goal = request.objective.optimize_for
     if goal is not OptimizeFor.LATENCY or not first.carries_load or first.goes_over_nodes(request):
         return ranked
-    bar = first.seconds(request) * HALVED
+    alike = [other for other in ranked if _sort(other, scale) == _sort(first, scale)]
+    inside = (other for other in alike if not other.goes_over_nodes(request))
+    bar = HALVED * min(other.seconds(request) for other in inside)
     for index, other in enumerate(ranked):
         over = _sort(other, scale) == _sort(first, scale) and other.goes_over_nodes(request)
         if over and other.seconds(request) <= bar and other.score > first.score:
@@ -141,7 +145,7 @@ def _affordable(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[F
         return ranked
     alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
     most = min(other.counted_cost for other in alike) * BALANCED_SHARE
-    return [other for other in alike if other.counted_cost <= most]
+    return [other for other in alike if other.counted_cost <= most * (1 + _ROUNDING)]
 
 
 def _sparing_racks(

@@ -35,37 +35,46 @@ NOUNS: Final = {
 """What drafts, in words."""
 
 
-def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+def draft_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Return the degrees beside which nothing drafts; ``shapes.SHAPE_REASONS`` explains the
     codes.
 
     Sources: vLLM 0.33. Pipeline: only the last stage makes the drafter
     (``v1/worker/gpu/model_runner.py``). A draft model's class takes the stages of its target for
-    its own (``models/utils.py:make_layers``), so that it has a part of its layers and no embedding;
-    MTP layers need the embedding of the first stage (``spec_decode/eagle/utils.py``), and EAGLE-3
-    heads a class that hands states from stage to stage (``eagle3_utils.py``), which is not worked
-    out. Attention data: the first pass of a draft model has a token more per request than the
-    replicas have agreed on, which ``forward_context.py:DPMetadata.make`` asserts. Context:
-    ``standalone_ar/speculator.py`` makes the draft model without it and then shares its K/V out
-    nevertheless; the K/V of the others is not worked out.
+    its own (``models/utils.py:make_layers``), so that it has a part of its layers and no embedding.
+    MTP layers get an embedding of their own there, of classes that say so
+    (``tests/engine/backends.py``). An EAGLE-3 head must bring one (``eagle/utils.py``), which its
+    config.json does not tell. Attention data: the first pass of a draft model has a token more per
+    request than the replicas have agreed on, which ``forward_context.py:DPMetadata.make`` asserts.
+    Context: ``standalone_ar/speculator.py`` makes the draft model without it and then shares its
+    K/V out nevertheless; the K/V of the others is not worked out.
     """
     drafter = traits.options.drafter
     if drafter is None:
         return
     # MTP layers step with their target, so that replicas of the attention agree on the batch.
     data = 1 if drafter.steps_with_replicas else layout.attention_data
+    staged = (
+        drafter.method is DraftMethod.MTP
+        and model.architecture in traits.support.predicts_over_stages
+    )
+    stages = 1 if staged else layout.pipeline
     degrees = (
-        ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),
+        ("DraftExcludesPipeline", "pipeline", stages, "stages"),
         ("DraftExcludesAttentionData", "dataParallelAttention", data, "replicas of the attention"),
         ("DraftExcludesContext", "context", layout.context, "ranks that share K/V"),
     )
     for code, field, count, several in degrees:
         if count > 1:
+            # Of a draft model the engine's source tells; of others it does not tell all.
+            told = field != "pipeline" or drafter.method is DraftMethod.DRAFT_MODEL
+            verb = "run no" if told else "are not planned beside the"
+            of = f" of {model.architecture}" if drafter.method is DraftMethod.MTP else ""
             yield Problem(
                 code=code,
                 path=field,
                 what=f"{count} {several}",
-                limit=f"run no {NOUNS[drafter.method]} in {traits.name} {traits.version}",
+                limit=f"{verb} {NOUNS[drafter.method]}{of} in {traits.name} {traits.version}",
                 remedy=f"use {field} 1, or PromptLookup",
             )
 

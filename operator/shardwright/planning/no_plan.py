@@ -205,7 +205,7 @@ _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
 _BUDGETS: Final = frozenset({"BudgetExceeded", "QuotaExceeded"})
 
-_HARDWARE: Final = _SHORT | MEMORY | {"DtypeNotSupported", "GpuTooOld"}
+_HARDWARE: Final = _SHORT | MEMORY | {"AttentionNotSupported", "DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
 _NODES_COME: Final = (
@@ -397,7 +397,10 @@ def _closest(
     gain.
     """
     closest = min(verdicts, key=_distance)
-    problem = max(_causes(closest), key=_miss).problem
+    causes = _causes(closest)
+    # More nodes are no help to a layout that would not run on them either.
+    lasting = [each for each in causes if each.problem.code not in _SHORT]
+    problem = max(lasting or causes, key=_miss).problem
     if problem.code in _SHORT:
         return _capacity(closest)
     hints = [

@@ -87,18 +87,16 @@ class More:
         if fewest_that_do is None:
             return
         number = fewest_that_do.candidate.layout.replicas
-        paying = (
-            self._paying(fewest_that_do, largest) if layout_on_pool(largest) in self.likely else ()
-        )
-        yield from sorted(
-            more
-            for more in {*self._as_many(largest), *paying}
-            if number < more <= largest.layout.replicas
-        )
+        likely = layout_on_pool(largest) in self.likely
+        paying = self._paying(fewest_that_do, largest) if likely else ()
+        if likely or largest.pool is self.best.candidate.pool:
+            paying = (*paying, self._for_as_much(fewest_that_do))
+        yield from sorted(more for more in set(paying) if number < more <= largest.layout.replicas)
 
-    def _as_many(self, largest: Candidate) -> Iterator[int]:
-        if largest.pool is self.best.candidate.pool:
-            yield self.best.candidate.layout.gpus // largest.layout.gpus_per_replica
+    def _for_as_much(self, least: FeasibleCandidate) -> int:
+        """Return how many instances cost what the best layout does."""
+        number = least.candidate.layout.replicas
+        return math.floor(self.best.cost / (least.cost / number) * (1 + _ROUNDING))
 
     def _paying(self, least: FeasibleCandidate, largest: Candidate) -> Iterator[int]:
         number = least.candidate.layout.replicas

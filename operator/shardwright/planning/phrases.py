@@ -33,6 +33,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
         "AttentionDataExcludesTensor": "use attention data parallelism beside tensor ranks",
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
+        "AttentionNotSupported": "need kernels for attention that the engine lacks on the GPU",
         "AttentionDataOverRay": "use attention data parallelism over nodes that Ray joins",
         "BudgetExceeded": "exceed the budget",
         "ComputeDomainUnavailable": "join nodes by NVLink, for which no ComputeDomain is served",
@@ -70,6 +71,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "need a way of storing weights that the engine does not load"
         ),
         "QuotaExceeded": "exceed a quota of the namespace",
+        "SequencesExceedBlocks": "have fewer blocks of K/V and states than sequences",
         "StageWithoutAttention": "have a stage without attention",
         "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",

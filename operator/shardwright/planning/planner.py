@@ -25,6 +25,7 @@ from shardwright.planning.checks import Judge, Verdict, beside_gpus
 from shardwright.planning.choice import in_reach, keeps_up, losses_of, not_yet, settled
 from shardwright.planning.drain import drain_seconds
 from shardwright.planning.held import instance_load
+from shardwright.planning.long_prompts import long_prompt_reasons
 from shardwright.planning.missed import (
     Answered,
     MissedPlan,
@@ -312,8 +313,11 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     request = considered.request
     verdicts = considered.verdicts
     others = runners_up(ranked, ALTERNATIVES)
-    why = reasons(
-        ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
+    why = (
+        *reasons(
+            ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
+        ),
+        *long_prompt_reasons(ranked, verdicts, request, considered.traits),
     )
     inventory = considered.inventory
     care = warnings(inventory, best, request, considered.model, considered.traits)

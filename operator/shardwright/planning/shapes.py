@@ -127,7 +127,7 @@ def shape_problems(
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
     beside = (
         *adapter_problems(model, layout, traits),
-        *draft_problems(layout, traits),
+        *draft_problems(model, layout, traits),
         *_draft_cut_problems(layout, traits),
     )
     rest = (*degree_problems(model, layout, traits), *beside, unknown, length)
@@ -207,11 +207,13 @@ class _Rules:
 
 
 def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
+    methods = traits.cuts.refines_blocks
     return _Rules(
         vocabulary_padding=traits.memory.vocabulary_padding,
         width_divides_replica=model.architecture in traits.cuts.width_divides_replica,
         pads_shared_experts=model.architecture in traits.repeats.pads_shared_experts,
-        refines_blocks=traits.options.adapters is None,
+        refines_blocks=traits.options.adapters is None
+        and (methods is None or (model.quantization or "") in methods),
     )
 
 
@@ -294,18 +296,20 @@ def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
     ``distributed/utils.py``.
 
     Slices of experts that are no whole blocks are refused with adapters
-    (``fused_moe/oracle/fp8.py``).
+    (``fused_moe/oracle/fp8.py``), and where the method does not refine the grid of scales
+    (``validate_fp8_block_shape_moe``): there whole experts are refused as well.
     """
     for weight in _blocked(model):
         ways = _ways(weight, layout)
         share = weight.cut_elements // ways
-        if ways == 1 or weight.cut_elements % ways or share % weight.block == 0:
+        uncut = ways == 1 and not weight.in_grid
+        if uncut or weight.cut_elements % ways or share % weight.block == 0:
             continue
         # Outputs of a merged projection may end within a block, and padded slices never do.
         if weight.forgiving or _is_padded(weight, rules):
             continue
         if (
-            weight.refinable
+            weight.in_grid
             and rules.refines_blocks
             and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK
         ):
@@ -313,7 +317,7 @@ def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
         yield Problem(
             code="QuantizationBlockNotDivisible",
             path=TENSOR,
-            what=f"{weight.name} in {ways} slices of {share}",
+            what=f"{weight.name} in {ways} slice{'s' if ways > 1 else ''} of {share}",
             limit=f"must be whole quantization blocks of {weight.block}",
             gap=f"{share % weight.block} left over",
         )
@@ -325,7 +329,7 @@ class _CutWeight:
     cut_elements: int  # along the axis that is cut
     block: int  # of that axis; 0 where it is not quantized in blocks
     experts: bool
-    refinable: bool
+    in_grid: bool  # an expert in FP8 with a grid of scales
     # One of several outputs of a merged projection with a grid of scales.
     forgiving: bool
     kv_heads: int  # 0 where the cut is not by K/V heads
@@ -352,16 +356,16 @@ def _cut_weights(model: ModelSpec) -> tuple[_CutWeight, ...]:
 
 def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
     row = weight.split is Split.ROW
-    block = (weight.storage.block or (0, 0))[1 if row else 0]
+    blocks = weight.storage.block or (0, 0)
     attention = model.layers[weight.layer or 0].attention
     by_heads = weight.split is Split.KV_HEADS and isinstance(attention, GroupedAttention)
     return _CutWeight(
         name=weight.name,
         cut_elements=weight.inputs if row else weight.outputs,
-        block=block,
+        block=blocks[1 if row else 0],
         experts=weight.experts,
-        refinable=weight.experts and weight.storage.name == "fp8",
-        forgiving=not row and _is_merged(model, weight) and min(weight.storage.block or (0, 0)) > 1,
+        in_grid=weight.experts and weight.storage.name == "fp8" and min(blocks) > 1,
+        forgiving=not row and _is_merged(model, weight) and min(blocks) > 1,
         kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
     )
 

@@ -43,6 +43,7 @@ from shardwright.reconcile.pod_inputs import (
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
+from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
@@ -102,6 +103,14 @@ def next_step(snapshot: Snapshot, now: datetime) -> Step:
         return Step(published=hidden(snapshot, snapshot.observed, now))
     on_course = _on_course(snapshot)
     return on_course if isinstance(on_course, Step) else _look(on_course, snapshot.observed, now)
+
+
+def admits(snapshot: Snapshot, subject: Subject, now: datetime, record: PlanRecord) -> bool:
+    """Return whether the namespace of a model would let the pods of a plan in."""
+    observed = snapshot.observed
+    if isinstance(observed, Problem):
+        return False
+    return not_admitted(snapshot, derive(snapshot, observed, now), subject, record) is None
 
 
 def _on_course(snapshot: Snapshot) -> Step | Snapshot:

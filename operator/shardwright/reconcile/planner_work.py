@@ -8,7 +8,7 @@ chooses between them. It runs in the planner process, so it gets values and asks
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -182,9 +182,11 @@ def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
             )
 
 
-def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return the claim of a model on these nodes: the GPUs of the plan of most groups that it would
-    get there, beyond those that it has.
+def claim(
+    subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]
+) -> tuple[Claim, PlanRecord | None]:
+    """Return the claim of a model on these nodes, and the plan that it is for: the GPUs of the plan
+    of most groups that it would get there within the quotas, beyond those that it has.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {
@@ -196,19 +198,29 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
     # they go (ADR 10).
     vacant = whole.without(blocked)
 
-    most = answer(subject, ask, vacant.of_nodes(frozenset(room_of))).placed
+    # What no quota lets in is claimed from nobody.
+    def within(subject: Subject, inventory: Inventory) -> Report:
+        return plan_serving(_within(ask.quotas, subject), inventory)
+
+    def made(nodes: Collection[str]) -> Replanned:
+        return answer(subject, ask, vacant.of_nodes(frozenset(nodes)), within)
+
+    most = made(room_of).placed
+    plans: list[PlanRecord] = []
 
     def fit(near: Sequence[Room]) -> Claim | None:
-        made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
-        if made.placed < most or made.short or made.record is None:
+        found = made([room.node for room in near])
+        if found.placed < most or found.short or found.record is None:
             return None
+        plans.append(found.record)
         # A Counter's difference leaves out numbers below one: GPUs that it gives back are no
         # claim.
-        return _gpus(made.record.plan) - _gpus(
+        return _gpus(found.record.plan) - _gpus(
             ask.on.plan if isinstance(ask.on, PlanRecord) else None
         )
 
-    return choose(found, fit)
+    chosen = choose(found, fit)
+    return chosen, plans[-1] if chosen else None
 
 
 def _gpus(plan: Plan | None) -> Counter[str]:
@@ -333,7 +345,7 @@ class ChooseClaim:
     stock: Stock
     claimed: Mapping[str, int]
 
-    def answer(self) -> Claim:
-        """Return the claim."""
+    def answer(self) -> tuple[Claim, PlanRecord | None]:
+        """Return the claim, and the plan that it is for."""
         found = tuple(rooms(self.stock.whole, self.stock.taken, self.claimed))
         return claim(self.subject, self.ask, self.stock.whole, found)

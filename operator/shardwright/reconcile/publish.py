@@ -22,7 +22,7 @@ from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.group import given_up_at, groups_wanted
 from shardwright.reconcile.model_status import build_status, hidden_status, service_status
-from shardwright.reconcile.observed import controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
@@ -46,6 +46,8 @@ from shardwright.reconcile.writes import (
     KeepRevision,
     ObjectKey,
     Why,
+    written_kind,
+    written_name,
 )
 from shardwright.rendering.bundle import CONTENT_HASH, KubernetesObject
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
@@ -547,6 +549,11 @@ def _kept(
     ):
         return None
     gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
+    outcome = snapshot.outcome or Outcome()
+    in_the_way = found.decision.conflicts if found.decision else ()
+    stuck = subject.intent.paused or bool(found.refused or in_the_way)
+    made = (written_name(write) for write in outcome.written if written_kind(write) == STATEFUL_SET)
+    there = {generation_of(name)[0] for name in (*made, *(one.name for one in derived.standing))}
     base = base_name(snapshot.resource.owner.name)
     return Kept(
         record=record,
@@ -555,8 +562,10 @@ def _kept(
             for index, (root, nodes) in enumerate(
                 zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
             )
-            # A group whose pods are refused for five minutes gives its GPUs back, and late nodes
-            # are booked no longer (ADR 7, ADR 14).
-            if root in gave_up or not derived.late.isdisjoint(nodes)
+            # A group whose pods are refused for five minutes gives its GPUs back, and so does one
+            # that cannot be made; late nodes are booked no longer (ADR 7, ADR 14).
+            if root in gave_up
+            or (stuck and root not in there)
+            or not derived.late.isdisjoint(nodes)
         ),
     )

@@ -22,6 +22,11 @@ BACKFILL_SECONDS: Final = 600.0
 benchmarks/waiting.py compares it with others.
 """
 
+CLAIM_SECONDS: Final = 1800.0
+"""How long a claim stays while none of its GPUs come free. Basis: assumed; GPUs of models that
+serve for ever come free never.
+"""
+
 Rank = tuple[int, str, tuple[str, str]]
 """The place in the queue, the least first: negative priority, creationTimestamp, namespace and
 name.
@@ -37,17 +42,13 @@ def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
     return -priority, created, key
 
 
-def first_of(rank: Rank) -> Rank:
-    """Return a place before everybody of the same priority: for a group that has lost its nodes."""
-    return rank[0], "", ("", "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """A waiting model: its place in the queue, since when by our own clock, and its claim.
 
     ``asked`` tells its request: another one has no use for the claim. ``terms`` are its pods'
     demands on nodes. ``deploys`` is False if the plan would only be shown: it claims nothing.
+    ``lacked`` is the fewest GPUs that its claim has lacked, and since when.
     """
 
     rank: Rank
@@ -56,27 +57,38 @@ class Waiting:
     terms: PodTerms = field(default_factory=PodTerms)
     deploys: bool = True
     claim: Claim = field(default_factory=dict)
+    lacked: tuple[int, datetime] | None = None
 
     @property
-    def claims_at(self) -> datetime | None:
-        """Return when it will claim nodes, or None if it never will, or does already."""
-        return (
-            self.since + timedelta(seconds=BACKFILL_SECONDS)
-            if self.deploys and not self.claim
-            else None
-        )
+    def turns_at(self) -> datetime | None:
+        """Return when it will claim nodes, or give its claim up; None if it never will."""
+        if self.lacked:
+            return self.lacked[1] + timedelta(seconds=CLAIM_SECONDS)
+        return self.since + timedelta(seconds=BACKFILL_SECONDS) if self.deploys else None
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
         """Return the waiting model with its earlier start, and its claim if it asks the same."""
         if before is None:
             return self
-        return replace(
-            self,
-            # A changed spec loses its claim, not its place in the queue.
-            since=before.since,
-            # Chosen once, so that it fills up (ADR 10).
-            claim=before.claim if (before.asked, self.deploys) == (self.asked, True) else {},
-        )
+        # A changed spec loses its claim, not its place in the queue.
+        here = replace(self, since=before.since)
+        if (before.asked, self.deploys) != (self.asked, True):
+            return here
+        # Chosen once, so that it fills up (ADR 10).
+        return replace(here, claim=before.claim, lacked=before.lacked)
+
+    def claiming(self, claim: Claim, rooms: Mapping[str, "Room"], now: datetime) -> "Waiting":
+        """Return the waiting model with a claim. One of which no GPU has come free for
+        ``CLAIM_SECONDS`` ends, and it waits as if it had come now.
+        """
+        if not claim:
+            return replace(self, claim={}, lacked=None)
+        lacking = sum(max(0, gpus - rooms[node].free) for node, gpus in claim.items())
+        if claim != self.claim or self.lacked is None or lacking < self.lacked[0]:
+            return replace(self, claim=claim, lacked=(lacking, now))
+        if now < self.lacked[1] + timedelta(seconds=CLAIM_SECONDS):
+            return self
+        return replace(self, since=now, claim={}, lacked=None)
 
     def may_claim(self, now: datetime) -> bool:
         """Return whether it has waited for so long that it claims nodes."""

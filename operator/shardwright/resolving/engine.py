@@ -28,8 +28,8 @@ from shardwright.api.settings import (
 )
 from shardwright.api.spec import Spec
 from shardwright.api.weights_source import BUCKETS, scheme_of
-from shardwright.engines.options import Pins, check_arguments, check_features, read_pins
-from shardwright.engines.policy import Policy
+from shardwright.engines.options import Pins, check_arguments, check_features
+from shardwright.engines.policy import Policy, canonical
 from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
@@ -57,6 +57,8 @@ Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Ev
 in its template, and the operator all groups in memory: with 64 values of 4,096 characters 1,000
 groups were 588 MiB, if the chart gives 512.
 """
+
+_SPECULATIVE: Final = "speculative-config"
 
 FEATURES: Final = (
     Feature(
@@ -113,7 +115,7 @@ FEATURES: Final = (
         asked=lambda spec: bool(spec.model.adapters),
     ),
     Feature(
-        option="speculative-config",
+        option=_SPECULATIVE,
         path="spec.engine.speculation",
         asked=lambda spec: spec.engine.speculation is not None,
     ),
@@ -174,7 +176,11 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *(
             problem.under("spec.engine.args")
             for problem in check_arguments(
-                own, version, settings.policy.admitted_arguments, rules=rules
+                own,
+                version,
+                settings.policy.admitted_arguments,
+                collectors=settings.policy.admitted_trace_collectors,
+                rules=rules,
             )
         ),
         *(
@@ -182,6 +188,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
             for problem in check_arguments(preset, version, trusted, rules=rules)
         ),
         *check_features(_asked(spec, rules.policy), version, rules),
+        *_of_no_drafts(spec),
         *check_executor(question.resource.spec, settings),
         *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
         *check_default_version(question.resource.spec, settings),
@@ -190,6 +197,24 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     if problems:
         raise InputError(problems)
     return version
+
+
+def _of_no_drafts(spec: Spec) -> Iterator[Problem]:
+    """Return that arguments say how drafts are accepted where nothing is drafted."""
+    said = next((name for name in spec.engine.args if canonical(name) == _SPECULATIVE), None)
+    listed = ENGINES[spec.engine.name].rules.policy
+    if (
+        said
+        and spec.engine.speculation is None
+        and listed.listed_as(_SPECULATIVE) not in listed.owned
+    ):
+        yield Problem(
+            code="EngineArgumentInvalid",
+            path=f"spec.engine.args.{said}",
+            what=said,
+            limit="says how drafted tokens are accepted, but none are drafted",
+            remedy="set spec.engine.speculation, or leave it out",
+        )
 
 
 def engine_text_max_bytes(spec: Spec) -> int:
@@ -266,16 +291,17 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
 def pins_of(spec: Spec) -> Pins:
     """Return the user's arguments about the memory of a rank that the planner counts with."""
     rules = ENGINES[spec.engine.name].rules
-    return read_pins(spec.engine.args, rules.policy) if rules.policy.counted else Pins()
+    return rules.pins(spec.engine.args, rules.policy)
 
 
 def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
     """Return the engine's traits for planning; the name of the user's image may tell its GPUs."""
     own = ENGINES[spec.engine.name].traits(version)
-    memory = own.memory
+    batching, memory = own.batching, own.memory
     # The user's numbers replace the engine's: the engine is told them, so a plan counts with them.
     return replace(
         own,
+        batching=replace(batching, chunks_prompts=batching.chunks_prompts and pins.chunks_prompts),
         memory=replace(
             memory,
             kv_block_tokens=pins.block_tokens or memory.kv_block_tokens,

@@ -135,8 +135,8 @@ class Intent:
 
     @property
     def keeps_gpus(self) -> bool:
-        """Return whether the plan keeps GPUs: it is to be run, not only shown."""
-        return not self.plan_only
+        """Return whether a new plan keeps GPUs: it is to be run now, not only shown."""
+        return not self.plan_only and not self.paused
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:

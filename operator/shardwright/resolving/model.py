@@ -199,14 +199,15 @@ def eagle_of(path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTrait
 
 
 def predictor_of(
-    path: str, held: ModelSpec | None, model: ModelSpec, tokens: int | None
+    path: str, held: ModelSpec | None, model: ModelSpec, traits: EngineTraits, tokens: int | None
 ) -> Drafter:
     """Return the MTP layers of a model, which end in its output head.
 
     Raises:
-        InputError: The model has none that can be counted, or they do not draft the ``tokens`` that
-            are stated (None: the plan chooses).
+        InputError: The engine does not draft with them, the model has none that can be counted, or
+            they do not draft the ``tokens`` that are stated (None: the plan chooses).
     """
+    _require_predictors(path, model, traits)
     if held is None:
         raise InputError(
             [
@@ -219,7 +220,7 @@ def predictor_of(
                 )
             ]
         )
-    drafter = Drafter(model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model))
+    drafter = _predictor(held, model)
     if tokens is not None and not drafter.drafts(tokens):
         layers = len(held.layers)
         raise InputError(
@@ -236,6 +237,34 @@ def predictor_of(
             ]
         )
     return drafter
+
+
+def _require_predictors(path: str, model: ModelSpec, traits: EngineTraits) -> None:
+    takes = traits.support.takes_predictor
+    if takes is None or model.architecture in takes:
+        return
+    raise InputError(
+        [
+            Problem(
+                code="DraftNotSupported",
+                path=f"{path}.method",
+                what=f"the MTP layers of {model.architecture}",
+                limit=f"are not taken by {traits.name} {traits.version}",
+                gap="its documents have MTP for other architectures",
+                remedy="use EAGLE3, DraftModel or PromptLookup",
+            )
+        ]
+    )
+
+
+def _predictor(held: ModelSpec, model: ModelSpec) -> Drafter:
+    ends = (weight for weight in model.weights if weight.part is PipelineRole.EMBEDDING)
+    return Drafter(
+        model=interned(held),
+        method=DraftMethod.MTP,
+        borrowed=_output_head(model),
+        embedding=tuple(ends),
+    )
 
 
 def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
@@ -296,7 +325,7 @@ def _eagle_problems(
             path=f"{path}.id",
             what=f"an EAGLE-3 head beside {model.architecture}",
             limit=f"is not taken by {traits.name} {traits.version}",
-            gap="its class hands out no states of its layers",
+            gap="its class is not among those that hand out the states of their layers",
             remedy="use a draft model, or PromptLookup",
         )
     # Tokens are proposed and verified by their numbers in the vocabulary.
@@ -408,7 +437,7 @@ def drafter_for(
     if speculation.method == "MTP":
         stored = read_predictor(_config_of(question, spec), source=model.source)
         held = held_model(stored, spec.model, pins) if stored else None
-        return predictor_of(SPECULATION, held, model, speculation.tokens)
+        return predictor_of(SPECULATION, held, model, traits, speculation.tokens)
     head = speculation.head
     assert head is not None  # noqa: S101 - its caller has found it
     if speculation.method == "EAGLE3":

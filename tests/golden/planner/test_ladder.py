@@ -104,11 +104,11 @@ CASES = (
         tensor=8,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on H200: one node, two attention replicas beside whole experts",
+        id="DeepSeek-V3 FP8 on H200: one node, sliced experts, as whole ones would be uneven",
         model="deepseek-v3",
         pool=a_pool("H200-SXM-141GB", 2),
         request=a_request(),
-        tensor=4,
+        tensor=8,
     ),
     Case(
         id="DeepSeek-V3 FP8 on H200, one request: all ranks on it",

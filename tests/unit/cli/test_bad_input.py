@@ -3,6 +3,7 @@ traceback.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_a_folder_of_which_nothing_is_read_says_what_would_be(
         "error[FileUnreadable]: notes: no file in it ends in .json, .yaml, .yml; name a folder "
         "of manifests, or the files\n"
     )
+
+
+def test_of_a_file_without_end_no_more_is_read_than_is_allowed(
+    files: Files, capsys: Capture
+) -> None:
+    (files.folder / "pipes").mkdir()
+    os.mkfifo(files.folder / "pipes" / "never.yaml")
+
+    assert _errors(capsys, "plan", "-f", "/dev/zero", "--gpus", "H100") == [
+        (
+            "error[FileUnreadable]: /dev/zero: it must have at most 512 MiB, and has more; give a "
+            "smaller file"
+        )
+    ]
+    assert "no file in it ends in" in _errors(capsys, "plan", "-f", "pipes", "--gpus", "H100")[0]
 
 
 LONG = "a" * 300

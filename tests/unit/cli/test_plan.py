@@ -604,7 +604,7 @@ def test_the_text_of_several_models_ends_with_a_line_for_each(
     assert [row.split()[0] for row in rows[:3]] == ["one", "busy", "large"]
     assert rows[0].split()[1:5] == ["1", "x", "NVIDIA-H100-80GB-HBM3", "TP1"]
     assert rows[2].split()[1:] == ["-", "-", "-"]
-    assert rows[3:5] == ["  busy: does not carry the load", "  large: InsufficientCapacity"]
+    assert rows[3:5] == ["  busy: does not carry the load", "  large: WeightsExceedMemory"]
     assert rows[5].startswith("Next  shardwright explain ")
 
 

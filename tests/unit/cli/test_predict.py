@@ -135,6 +135,11 @@ def test_a_field_that_no_case_has_is_refused_even_if_it_is_null(
             "workload.outputTokens: NaN must be from 1 to 10,000,000; set it to 1 or more",
         ),
         (
+            "hardware__nodes",
+            10**7,
+            "hardware.nodes: 10,000,000 must be from 1 to 100,000, 9,900,000 too many; set it to 100,000 or less",
+        ),
+        (
             "workload__inputTokens",
             10**400,
             "workload.inputTokens: a very large number must be from 1 to 10,000,000; set it to 10,000,000 or less",

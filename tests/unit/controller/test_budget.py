@@ -63,7 +63,7 @@ def resolved(planner: PlanBroker, live: dict[str, Any], config_text: str | None 
 
 
 def answered(planner: PlanBroker, subject: Subject) -> Replanned | Problem:
-    return asyncio.run(planner.answer(KEY, subject, NEW, NOON))
+    return asyncio.run(planner.answer(KEY, subject, NEW, NOON, lambda _: True))
 
 
 class OneAtATime(Inline):
@@ -107,7 +107,7 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
         live = a_model_of_generation(mode="PlanOnly")
         live["metadata"] |= {"namespace": namespace, "name": name, "uid": name}
         subject = await planner.resolve(live, None)
-        await planner.answer((namespace, name), subject, NEW, NOON)
+        await planner.answer((namespace, name), subject, NEW, NOON, lambda _: True)
 
     async def scenario() -> int:
         asyncio.get_running_loop().set_default_executor(AtOnce())

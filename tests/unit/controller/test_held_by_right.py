@@ -14,9 +14,11 @@ from shardwright.controller.budget import Failed
 from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
+from shardwright.controller.queue_workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.planner_work import Work
 from shardwright.reconcile.publish import BARRED_SECONDS
+from shardwright.reconcile.waiting import BACKFILL_SECONDS
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.inline import Inline
 
@@ -208,6 +210,93 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
         parts.change(first, replicas=2)
         await parts.reconcile(first)
         assert (told(parts, first, "PartlyPlaced"), gpus_kept(parts)) == ("QuotaExceeded", 16)
+
+    run(scenario())
+
+
+QUOTAS: dict[str, dict[str, str]] = {
+    "GPUs": {GPU: "0"},
+    "GPUs, too few": {GPU: "8"},
+    "pods": {"pods": "2"},
+    "CPU": {"requests.cpu": "1"},
+}
+
+
+@pytest.mark.parametrize("limits", [{"gpus": 0}, {"gpus": 8, "waiting": 1, "models": 1}, *QUOTAS])
+def test_a_model_whose_pods_are_never_let_in_claims_no_gpu_however_long_it_waits(
+    tmp_path: Path, limits: dict[str, int] | str
+) -> None:
+    async def scenario() -> None:
+        if isinstance(limits, str):
+            parts, hard = await synced(nodes=3), QUOTAS[limits]
+            status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+            metadata = {"namespace": NAMESPACE, "name": "team"}
+            quota = {"metadata": metadata, "spec": {"hard": hard}, "status": status}
+            parts.api.put(RESOURCE_QUOTAS, quota)
+        else:
+            parts = await with_limits(tmp_path, nodes=3, **limits)
+        parts.hold_gpus("h100-0", 1)
+        key = parts.add_model("e", model=SMALL, parallelism={"tensor": 8, "pipeline": 3})
+        await parts.reconcile(key)
+        parts.wait(BACKFILL_SECONDS + 1)
+        await parts.reconcile(key)
+
+        assert told(parts, key) == "InsufficientCapacity"
+        assert parts.cache.line[key].claim == {}
+
+    run(scenario())
+
+
+def test_the_models_of_a_namespace_claim_together_what_it_may_have(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts = await with_limits(tmp_path, nodes=4, gpus=16)
+        for number in range(4):
+            parts.hold_gpus(f"h100-{number}", 1, f"p{number}")
+        keys = [parts.add_model(name, model=LARGE) for name in ("first", "second")]
+        for _ in range(2):
+            for key in keys:
+                await parts.reconcile(key)
+            parts.wait(BACKFILL_SECONDS + 1)
+
+        assert [sum(parts.cache.line[key].claim.values()) for key in keys] == [16, 0]
+
+    run(scenario())
+
+
+def test_a_paused_model_keeps_the_gpus_of_those_groups_alone_that_are_there() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=4)
+        new = parts.add_model("new", model=SMALL, replicas=16, paused=True)
+        await parts.reconcile(new)
+        assert (told(parts, new), gpus_kept(parts)) == ("Paused", 0)
+
+        key = parts.add_model("begun", model=SMALL, replicas=32)
+        await parts.reconcile(key)
+        assert gpus_kept(parts) == 32
+        for group in parts.groups("begun")[1:]:
+            parts.api.remove(STATEFUL_SETS, NAMESPACE, group["metadata"]["name"])
+        parts.change(key, paused=True)
+        await parts.reconcile(key)
+        assert (told(parts, key), gpus_kept(parts)) == ("Paused", 1)
+
+        parts.change(key, paused=False)
+        await parts.reconcile(key)
+        assert gpus_kept(parts) == 32
+
+    run(scenario())
+
+
+def test_a_group_whose_name_somebody_has_keeps_no_gpu() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=4)
+        name = {"namespace": NAMESPACE, "name": "large-0", "uid": "x", "labels": {}}
+        parts.api.put(STATEFUL_SETS, {"metadata": name, "spec": {"replicas": 2}})
+        key = parts.add_model("large", model=LARGE)
+        with pytest.raises(NotAllTakenError):
+            await parts.reconcile(key)
+        await parts.reconcile(key)
+
+        assert (told(parts, key), gpus_kept(parts)) == ("NameConflict", 0)
 
     run(scenario())
 

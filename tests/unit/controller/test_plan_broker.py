@@ -152,7 +152,7 @@ def resolved(planner: PlanBroker, live: dict[str, Any], config_text: str | None)
 
 
 def answered(planner: PlanBroker, key: Key, subject: Subject, ask: Ask) -> Replanned:
-    answer = asyncio.run(planner.answer(key, subject, ask, NOON))
+    answer = asyncio.run(planner.answer(key, subject, ask, NOON, lambda _: True))
     assert isinstance(answer, Replanned)
     return answer
 
@@ -189,7 +189,10 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
     async def plan_all() -> list[Replanned | Problem]:
         return list(
             await asyncio.gather(
-                *(planner.answer(k, s, NEW, NOON) for k, s in zip(keys, subjects, strict=True))
+                *(
+                    planner.answer(k, s, NEW, NOON, lambda _: True)
+                    for k, s in zip(keys, subjects, strict=True)
+                )
             )
         )
 

@@ -18,6 +18,7 @@ from shardwright.pipeline.replanning import Replanned
 from shardwright.planning.report import WaysOut
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_work
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import BACKFILL_SECONDS
 from shardwright.resolving.subject import Subject
@@ -80,6 +81,30 @@ def test_a_claim_holds_up_nobody_of_higher_priority(desk: Desk) -> None:
     desk.ask(large, LONG_AFTER)
 
     assert desk.nodes_of(desk.ask(high, LONG_AFTER)) <= set(desk.names)
+
+
+def test_no_claim_holds_up_a_group_that_has_lost_its_node_whatever_its_class(desk: Desk) -> None:
+    serves = desk.add("serves", **SMALL)
+    record = desk.ask(serves).record
+    assert record
+    (lost,) = desk.nodes_of(desk.ask(serves))
+    (spare,) = set(desk.names) - {lost}
+    desk.cache.keep(serves, None)
+    desk.hold(lost, 8, "foreign")
+    desk.hold(spare, 4, "other")
+    large = desk.add("large", pod={"priorityClassName": "high"}, **LARGE)
+    desk.ask(large)
+    desk.ask(large, LONG_AFTER)
+    assert desk.cache.line[large].claim
+
+    moved = desk.answer(
+        serves,
+        desk.subject(serves),
+        Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0}), lost=frozenset({lost})),
+        LONG_AFTER,
+    )
+
+    assert desk.nodes_of(moved) == {spare}
 
 
 def test_the_claim_of_a_model_that_is_gone_is_free_for_who_waits(desk: Desk) -> None:

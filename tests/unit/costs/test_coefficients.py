@@ -13,8 +13,27 @@ FITTED = [
 ]
 
 
-def test_no_engine_has_more_than_twelve_fitted_coefficients() -> None:
-    assert len(FITTED) <= 12 < len(NAMES)
+SHARED = {"dense", "experts", "expert_layer_seconds", "thin_columns", "expert_imbalance"}
+
+
+def test_no_engine_has_more_than_twelve_fitted_coefficients_of_its_own() -> None:
+    assert set(FITTED) >= SHARED
+    assert len(set(FITTED) - SHARED) <= 12 < len(NAMES)
+
+
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_what_kernels_reach_is_the_same_whatever_the_engine(name: str) -> None:
+    first, *others = (getattr(coefficients_of(engine, ""), name) for engine in ENGINES)
+
+    assert all(other == first for other in others)
+
+
+def test_grouped_products_reach_less_of_their_unit_than_dense_ones_of_the_same_format() -> None:
+    fitted = coefficients_of("vLLM", "")
+    both = fitted.dense.keys() & fitted.experts.keys()
+
+    assert both
+    assert all(fitted.expert_share(name) < fitted.dense_share(name) for name in both)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -42,6 +61,8 @@ def test_nothing_is_faster_than_its_data_sheet(engine: str, released: str) -> No
 
     assert 0 < fitted.compute_efficiency <= 1
     assert 0 < fitted.kv_efficiency <= 1
+    assert all(0 < fitted.dense_share(name) <= 1 for name in fitted.dense)
+    assert all(0 < fitted.expert_share(name) <= 1 for name in fitted.experts)
     assert fitted.widening >= 1
     assert all(getattr(fitted, name) >= 0 for name in NAMES)
 
@@ -63,10 +84,27 @@ def test_the_band_is_that_of_a_model_where_nothing_was_measured_and_wider_for_un
 
 
 @pytest.mark.parametrize(
-    ("formats", "basis"),
-    [(("bf16", "mxfp4 widened"), "fitted"), (("int4 widened",), "modelled"), ((), "fitted")],
+    ("facets", "basis"),
+    [
+        (("bf16", "mxfp4 widened", "windowed, experts", "NVIDIA 9"), "fitted"),
+        (("int4 widened",), "modelled"),
+        (("sparse, experts",), "modelled"),
+        (("NVIDIA 7",), "modelled"),
+        ((), "fitted"),
+    ],
 )
-def test_a_way_to_store_weights_that_hardly_a_row_has_is_modelled(
-    formats: tuple[str, ...], basis: str
+def test_what_hardly_a_row_has_in_common_with_is_modelled(
+    facets: tuple[str, ...], basis: str
 ) -> None:
-    assert band_of("vLLM", "ClosedLoop", formats, known=True).basis == basis
+    assert band_of("vLLM", "ClosedLoop", facets, known=True).basis == basis
+
+
+def test_the_band_widens_with_what_nobody_measured_and_never_narrows() -> None:
+    unmeasured = ("int4 widened", "sparse, experts", "NVIDIA 7")
+    bands = [
+        band_of("vLLM", "ClosedLoop", ("bf16", *unmeasured[:far]), known=True) for far in range(4)
+    ]
+
+    widths = [band.high / band.low for band in bands]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[1] < 2 * widths[0]

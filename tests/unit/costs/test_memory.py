@@ -8,13 +8,18 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimates import StageMemory
-from shardwright.costs.kvcache import EXTRA_BATCHES
+from shardwright.costs.kvcache import EXTRA_BATCHES, CacheFormat, cache_groups
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
-from shardwright.costs.working_memory import LOADING_RESIDUE, Device, activation_bytes
+from shardwright.costs.working_memory import (
+    LOADING_RESIDUE,
+    Device,
+    activation_bytes,
+    stage_widened_bytes,
+)
 from shardwright.costs.workload import Limits, Workload, requests_per_replica
 from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import EngineOverrides, Layout
 from shardwright.modelspec.model_spec import LatentAttention, ModelSpec
 from shardwright.modelspec.read import read_model
 from shardwright.units import GIB
@@ -330,3 +335,72 @@ def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_c
 
     assert (fits.kv_cache_bytes, fits.budget_bytes) == (room, rest + room)
     assert (short.kv_cache_bytes, rest - short.budget_bytes) == (-1, 1)
+
+
+HYBRID = "Qwen/Qwen3.5-27B"
+EIGHT = replace(LOAD, concurrency=8, max_model_len=131_072)
+
+
+def _hybrid(gpu: str = "H100-SXM-80GB", *, told: EngineOverrides | None = None) -> ReplicaMemory:
+    row, traits = load_gpus()[gpu], vllm_traits(**({"told": told} if told else {}))
+    device = Device(gpu=row, joined_gpus=row.scale_up_gpus)
+    return replica_memory(catalogued(HYBRID), Layout(), device, EIGHT, traits)
+
+
+@pytest.mark.parametrize(
+    ("bits", "block_tokens"),
+    # vLLM logs "attention block size to 784 tokens", and 1568 with an FP8 cache.
+    [(16, 784), (8, 1568)],
+)
+def test_blocks_of_a_hybrid_are_as_long_as_public_logs_say(bits: int, block_tokens: int) -> None:
+    form = CacheFormat(bits=bits, model_bits=16, block_tokens=16)
+
+    groups = cache_groups(catalogued(HYBRID), 1, form)
+
+    assert {group.block_tokens for group in groups} == {block_tokens}
+
+
+@pytest.mark.parametrize("gpu", ["H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB"])
+def test_no_more_sequences_run_than_states_surely_have_blocks(gpu: str) -> None:
+    memory = _hybrid(gpu)
+    (stage,) = memory.stages
+    block = 16 * 784 * 4 * (256 + 256) * 2  # a page of each of 16 layers with attention
+
+    surely = (stage.kv_cache_bytes - stage.band_bytes) // block
+
+    assert memory.starts
+    assert not memory.tight
+    assert memory.sequences == (stage.kv_cache_bytes // block, surely)
+    assert memory.limits.sequences == min(1024, 2 ** int(math.log2(surely)))
+    assert memory.limits.batched_tokens >= 8192
+
+
+def test_as_many_sequences_as_told_do_not_start_beyond_the_blocks() -> None:
+    memory = _hybrid(told=EngineOverrides(sequences=1024))
+
+    assert memory.limits.sequences == 1024
+    assert memory.holds_longest
+    assert not memory.starts
+
+
+def test_without_graphs_and_without_states_blocks_limit_no_sequences() -> None:
+    assert _hybrid(told=EngineOverrides(captured=())).limits.sequences == 1024
+    assert _memory("llama-8b", Layout(), "H100-SXM-80GB").sequences is None
+
+
+def test_scales_of_fp8_blocks_grow_where_kernels_widen_them() -> None:
+    model, layout = a_model("llama-70b-fp8"), Layout(tensor=4)
+    (widened,) = stage_widened_bytes(model, layout, vllm_traits())
+    # q, k, v, o, gate, up and down of each layer: two bytes for every output and 128 inputs, in
+    # place of four for 128 of both.
+    inputs_and_outputs = 8192 * (2048 + 256 + 256 + 7168 + 7168) + 2048 * 8192 + 7168 * 8192
+    elements = 80 * inputs_and_outputs
+
+    assert widened == elements // 128 * 2 - elements // 128**2 * 4
+    assert stage_widened_bytes(a_model("llama-70b"), layout, vllm_traits()) == (0,)
+
+    a100, h100 = (
+        _memory("llama-70b-fp8", layout, gpu).stages[0].overhead_bytes
+        for gpu in ("A100-SXM4-80GB", "H100-SXM-80GB")
+    )
+    assert a100 - h100 == pytest.approx(widened, abs=80 * 2**20)  # other batches, other graphs

@@ -14,12 +14,7 @@ from shardwright.hardware.gpus import load_gpus
 FITTED = coefficients_of("vLLM", "")
 NVLINK = load_gpus()["H100-SXM-80GB"].scale_up
 ALONE = Links(
-    tensor=Fabric(),
-    experts=Fabric(),
-    context=Fabric(),
-    peers=1,
-    whole_experts=False,
-    hidden_bytes=8192,
+    tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, expert_groups=1, hidden_bytes=8192
 )
 HOT_SHARE = 8 / 128
 NOTHING = StageFloor(
@@ -38,6 +33,8 @@ NOTHING = StageFloor(
     widened=False,
     expert_widened=False,
     expert_columns=float("inf"),
+    product="NVIDIA 9 16 bits",
+    expert_product="NVIDIA 9 fp8",
     formats=("bf16",),
 )
 
@@ -83,7 +80,33 @@ def test_an_expert_that_is_touched_computes_some_rows_more_than_it_has() -> None
     rows = 10_000 * HOT_SHARE * 128 + 128 * FITTED.saturation_tokens * FITTED.expert_padding
 
     assert _step(computing, sequences=10_000).compute_seconds == pytest.approx(
-        rows * 1e-6 / FITTED.compute_efficiency
+        rows * 1e-6 / FITTED.expert_share(computing.expert_product)
+    )
+
+
+def test_the_busiest_of_more_groups_of_experts_has_more_to_do_unless_a_load_states_how_much() -> (
+    None
+):
+    computing = replace(NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12)
+
+    def seconds(groups: int, **stated: float) -> float:
+        links = replace(ALONE, expert_groups=groups)
+        # So many that every expert is touched, and padding weighs nothing.
+        return _step(computing, links, sequences=1e9, **stated).compute_seconds
+
+    more = [seconds(groups) / seconds(1) - 1 for groups in (2, 4, 8)]
+    assert more == pytest.approx([FITTED.expert_imbalance * n for n in (1, 2, 3)], rel=1e-3)
+    assert seconds(8, expert_imbalance=1.5) == pytest.approx(1.5 * seconds(1), rel=1e-3)
+
+
+@pytest.mark.parametrize("product", ["NVIDIA 9 fp8", "NVIDIA 10 nvfp4", "of no row"])
+def test_products_reach_the_share_of_their_generation_and_format(product: str) -> None:
+    reached = FITTED.dense.get(product, FITTED.dense[""])
+    computing = replace(NOTHING, token_seconds=1e-3, product=product)
+
+    rows = 100 + FITTED.saturation_tokens
+    assert _step(computing, sequences=100).compute_seconds == pytest.approx(
+        rows * 1e-3 / (FITTED.compute_efficiency * reached)
     )
 
 
@@ -118,9 +141,9 @@ def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not()
     )
     whole, sliced = (
         _step(
-            spread, replace(wide, whole_experts=so), sequences=10_000
+            spread, replace(wide, expert_groups=groups), sequences=10_000
         ).expert_communication_seconds
-        for so in (True, False)
+        for groups in (16, 1)
     )
     assert whole == sliced
 

@@ -84,6 +84,27 @@ def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
     )
 
 
+def test_the_host_launches_steps_with_prompts_and_graphs_those_that_decode() -> None:
+    fitted = coefficients_of("vLLM", "")
+    pool, layout = a_pool(), Layout(tensor=8)
+    candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
+    # A prompt of a few tokens is nothing for the GPU.
+    load = replace(LOAD, input_tokens=16, concurrency=1)
+    task = Estimator(a_model("llama-8b"), load, vllm_traits()).task(candidate)
+
+    slow, fast = (
+        serve(task.replica, task.load, replace(fitted, launch_seconds=each)) for each in (1e-3, 0.0)
+    )
+    products = task.replica.kinds[0].floor.products
+    assert products == 32 * 7
+    # They overlap, so that the sum is less than both and no less than the longer.
+    assert products * 1e-3 < slow.prefill_seconds - fitted.request_seconds
+    assert slow.prefill_seconds < products * 1e-3 + fast.prefill_seconds
+    assert slow.cycle_seconds == fast.cycle_seconds
+    eager = serve(replace(task.replica, eager=True), task.load, fitted)
+    assert eager.cycle_seconds > fast.cycle_seconds
+
+
 def test_the_slowest_stage_sets_the_pace() -> None:
     """80 layers over 3 stages: with requests for all, a token comes no faster than three times the
     longest stage.

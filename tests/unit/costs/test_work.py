@@ -2,10 +2,12 @@
 and expert weights.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.costs.weight_bytes import stage_weight_parts
-from shardwright.costs.work import AttentionWork, ModelWork, StageWork
+from shardwright.costs.work import SELECTION_KERNELS, AttentionWork, ModelWork, StageWork
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.model_spec import LatentAttention, ModelSpec, RecurrentAttention
 from tests.support.builders_model import a_moe, a_small_model, catalogued, oracle_traits
@@ -105,3 +107,29 @@ def test_a_layer_counts_one_matrix_product_for_each_of_its_matrices() -> None:
 
     assert llama.products[-1] == 32 * 7
     assert deepseek.products[-1] == 3 * 8 + 58 * 12
+
+
+def test_a_layer_that_selects_tokens_starts_the_kernels_of_its_choice_beside_its_matrices() -> None:
+    whole = a_known_model("deepseek-v3")
+    selecting = replace(
+        whole,
+        layers=tuple(
+            replace(layer, attention=replace(layer.attention, selected_tokens=2048))
+            if isinstance(layer.attention, LatentAttention)
+            else layer
+            for layer in whole.layers
+        ),
+    )
+
+    started = [ModelWork.of(model).products[-1] for model in (whole, selecting)]
+    assert started[1] - started[0] == 61 * SELECTION_KERNELS
+
+
+@pytest.mark.parametrize(
+    ("name", "sort"),
+    [("llama-8b", "full"), ("deepseek-v3", "latent, experts"), ("qwen3-30b-a3b", "full, experts")],
+)
+def test_models_are_of_one_sort_by_what_attention_reads_and_by_having_experts(
+    name: str, sort: str
+) -> None:
+    assert ModelWork.of(a_known_model(name)).sort == sort

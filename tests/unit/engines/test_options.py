@@ -76,6 +76,7 @@ VALUES = {
     "block-size": 16,
     "compilation-config": '{"cudagraph_mode": "PIECEWISE"}',
     "gpu-memory-utilization": 0.5,
+    "mm-processor-cache-gb": 8,
 }
 
 
@@ -83,9 +84,11 @@ def _value(name: str, version: str) -> object:
     option = (option_table(version) or {}).get(name.replace("_", "-"))
     if option is None or option.switch:
         return True
-    if option.keys:
+    if option.name in VALUES:
+        return VALUES[option.name]
+    if option.keys or option.type == "parse_dataclass":
         return "{}"
-    return option.choices[0] if option.choices else VALUES.get(option.name, 1)
+    return option.choices[0] if option.choices else 1
 
 
 def test_what_shardwright_sets_is_refused_with_the_field_to_set_it_through() -> None:
@@ -185,6 +188,34 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"seed": None}, [("EngineArgumentInvalid", "seed")]),
         ({"seed": [1, 2]}, [("EngineArgumentInvalid", "seed")]),
         ({"response-role": {"a": 1}}, [("EngineArgumentInvalid", "response-role")]),
+        ({"override-generation-config": "[1]", "allowed-media-domains": ["a.example", "b"]}, []),
+        ({"default-chat-template-kwargs": {"a": {"b": [1, None]}}}, []),
+        ({"numa-bind-nodes": [0, 1], "custom-histogram-buckets": {"a": [0.1, 1]}}, []),
+        ({"numa-bind-nodes": [0, "one"]}, [("EngineArgumentInvalid", "numa-bind-nodes")]),
+        ({"ignore-patterns": ["a b", "--port=1"]}, [("EngineArgumentInvalid", "ignore-patterns")]),
+        ({"ignore-patterns": []}, [("EngineArgumentInvalid", "ignore-patterns")]),
+        ({"compilation-config": {"mode": 3}, "cudagraph-capture-sizes": [1, 2]}, []),
+        ({"compilation-config": [1]}, [("EngineArgumentInvalid", "compilation-config")]),
+        (
+            {"compilation-config": {"cache_dir": 1}},
+            [("EngineArgumentInvalid", "compilation-config")],
+        ),
+        ({"reasoning-config": {"reasoning_end_str": "8k"}}, []),
+        ({"max-num-queued-tokens": "1.5k", "max-num-batched-tokens": "8k"}, []),
+        ({"max-num-queued-tokens": "1.5K"}, [("EngineArgumentInvalid", "max-num-queued-tokens")]),
+        ({"max-num-queued-reqs": "None", "attention-backend": ""}, []),
+        ({"moe-backend": "Deep-Gemm", "reasoning-parser": "NONE"}, []),
+        ({"disable-hybrid-kv-cache-manager": False, "trust-remote-code": False}, []),
+        (
+            {"disable-hybrid-kv-cache-manager": True},
+            [("EngineArgumentForbidden", "disable-hybrid-kv-cache-manager")],
+        ),
+        ({"limit-mm-per-prompt": {"image": 2, "video": 0}, "mm-processor-cache-gb": 0}, []),
+        ({"mm-processor-cache-gb": 32}, [("EngineArgumentForbidden", "mm-processor-cache-gb")]),
+        (
+            {"kv-transfer-config": {"kv_connector": "a"}},
+            [("EngineArgumentForbidden", "kv-transfer-config")],
+        ),
         ({"max-log-len": "many"}, [("EngineArgumentInvalid", "max-log-len")]),
         ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),
         ({"uvicorn-log-level": "loud"}, [("EngineArgumentInvalid", "uvicorn-log-level")]),
@@ -234,6 +265,56 @@ def test_each_argument_gets_its_verdict(
     arguments: dict[str, object], expected: list[tuple[str, str]]
 ) -> None:
     assert codes(arguments) == expected
+
+
+RECIPES: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "data/engines/recipe-options.json").read_text(encoding="utf-8")
+)
+
+
+def test_no_option_that_public_recipes_name_is_one_that_nobody_can_admit() -> None:
+    plugins = {"tool-parser-plugin": "a.py", "reasoning-parser-plugin": "a.py"}
+
+    def problems(name: str, value: object) -> tuple[object, ...]:
+        arguments = {name: value} | (plugins if name.endswith("-parser") else {})
+        return check_arguments(arguments, "0.33.0", POLICY.admissible)
+
+    assert [row for row in RECIPES["options"] if problems(*row)] == []
+    unheard_of = RECIPES["refused by the parser of 0.33"]
+    assert [row for row in unheard_of if not problems(*row)] == []
+
+
+@pytest.mark.parametrize("name", ["compilation-config", "limit-mm-per-prompt", "media-io-kwargs"])
+def test_json_text_of_a_recipe_may_be_written_as_an_object_and_is_told_alike(name: str) -> None:
+    texts = [value for option, value in RECIPES["options"] if option == name]
+    assert texts
+    for text in texts:
+        told = argument_list({name: json.loads(text)}, "0.33.0")
+        assert check_arguments({name: json.loads(text)}, "0.33.0", POLICY.admissible) == ()
+        assert json.loads(told[0].partition("=")[2]) == json.loads(text)
+
+
+def test_traces_go_to_the_collectors_that_the_administrator_names_and_to_no_other() -> None:
+    def verdict(endpoint: str) -> list[str]:
+        found = check_arguments(
+            {"otlp-traces-endpoint": endpoint}, "0.33.0", collectors=["grpc://otel:4317"]
+        )
+        return [problem.code for problem in found]
+
+    assert verdict("grpc://otel:4317") == []
+    assert verdict("grpc://otel:4317.example") == ["EngineArgumentForbidden"]
+
+
+def test_a_list_is_told_as_a_word_for_each_item() -> None:
+    told = {"ignore-patterns": ["a b", "c"], "cudagraph-capture-sizes": "1 2"}
+    assert argument_list(told, "0.33.0") == (
+        "--cudagraph-capture-sizes",
+        "1",
+        "2",
+        "--ignore-patterns",
+        "a b",
+        "c",
+    )
 
 
 def test_a_misspelt_option_is_answered_with_the_nearest_one() -> None:

@@ -38,7 +38,7 @@ def test_both_spellings_of_an_option_are_pins() -> None:
     assert underscored == dashed == Pins(kv_cache_bytes=7)
 
 
-@pytest.mark.parametrize("value", [0, -1, "1G", "1024", True, 1.5])
+@pytest.mark.parametrize("value", [0, -1, "1.5G", "None", True, 1.5, [1]])
 def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
     (problem, *_) = check_arguments({"kv-cache-memory-bytes": value}, "0.33.0")
 
@@ -49,6 +49,13 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
     ("arguments", "pins"),
     [
         ({"block-size": 128}, Pins(block_tokens=128)),
+        ({"kv-cache-memory-bytes": "2G"}, Pins(kv_cache_bytes=2**31)),
+        ({"max-num-batched-tokens": "1.5k"}, Pins(told=EngineOverrides(batched_tokens=1500))),
+        ({"cudagraph-capture-sizes": [1, 2]}, Pins(told=EngineOverrides(captured=(1, 2)))),
+        (
+            {"compilation-config": {"cudagraph_mode": "NONE"}},
+            Pins(told=EngineOverrides(captured=())),
+        ),
         ({"gpu-memory-utilization": "0.8"}, Pins(memory_utilization=0.8)),
         ({"language-model-only": True}, Pins(language_only=True)),
         ({"mm-encoder-tp-mode": "data"}, Pins(whole_towers=True)),

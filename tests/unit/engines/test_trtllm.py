@@ -9,13 +9,15 @@ import pytest
 
 from shardwright.engines import options, policy, versions
 from shardwright.engines.launch import Serving
+from shardwright.engines.object_keys import key_problems, key_table, leaves
+from shardwright.engines.policy import canonical
 from shardwright.engines.registry import TENSORRT_LLM, check_admission
 from shardwright.engines.trtllm import arguments as trtllm
 from shardwright.engines.trtllm.policy import POLICY, RULES
 from shardwright.errors import Problem
-from shardwright.layouts.layout import Layout
+from shardwright.layouts.layout import DraftMethod, EngineOverrides, Layout
 from shardwright.planning.report import Plan
-from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan, a_stage
+from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.option_values import check_value
 
 check_arguments = partial(options.check_arguments, rules=RULES)
@@ -32,10 +34,12 @@ ONLY_LATER = {"context_parallel_size", "enable_attention_dp", "served_model_name
 """
 
 FLAGS = {flag for option in OPTIONS if option["dest"] not in ONLY_LATER for flag in option["flags"]}
-TOP = {key["key"] for key in KEYS["keys"]}
+FURTHER = json.loads((LISTS / "trtllm-keys.json").read_text())["versions"]
+TOP = {key["key"] for key in KEYS["keys"]} | set(FURTHER["1.2"]["keys"])
 CACHE = {key["key"] for key in KEYS["kv_cache_config"]}
 VERSION = "1.2.1"
 LATER = "1.3.0"
+VERSIONS = (VERSION, LATER, "1.4.0")
 LATER_KEYS = json.loads((LISTS / "trtllm-llm-args-1.3.json").read_text())
 
 PLANS = {
@@ -53,6 +57,12 @@ USERS: dict[str, Any] = {
     "log_level": "debug",
     "num-postprocess-workers": "2",
 }
+
+
+def _ways(path: str) -> list[str]:
+    """Return the path of a key and those of the objects around it."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def serving(**changes: Any) -> Serving:
@@ -82,6 +92,7 @@ def test_degrees_and_limits_are_on_the_command_line_and_the_rest_in_the_file() -
     assert configuration(
         plan, revision="f" * 40, kv_cache_dtype="fp8", arguments={"dtype": "bfloat16"}
     ) == {
+        "cuda_graph_config": {"enable_padding": True, "max_batch_size": 64},
         "dtype": "bfloat16",
         "enable_attention_dp": False,
         "enable_chunked_prefill": True,
@@ -90,7 +101,7 @@ def test_degrees_and_limits_are_on_the_command_line_and_the_rest_in_the_file() -
         "kv_cache_config": {
             "dtype": "fp8",
             "enable_block_reuse": True,
-            "free_gpu_memory_fraction": 0.838,
+            "free_gpu_memory_fraction": 0.95,
         },
         "revision": "f" * 40,
     }
@@ -133,8 +144,10 @@ def test_every_option_and_key_that_is_rendered_is_there_in_1_3_too(name: str) ->
     assert set(said["kv_cache_config"]) <= set(LATER_KEYS["kv_cache_config"])
 
 
-def test_1_3_has_every_key_of_1_2_and_more() -> None:
+def test_1_3_has_every_key_of_1_2_and_more_and_1_4_those_that_came_then() -> None:
     keys = {option.key for option in (option_table(LATER) or {}).values()} - {""}
+    newest = {option.key for option in (option_table("1.4.0") or {}).values()} - {""}
+    assert newest - keys == set(LATER_KEYS["only_after"])
     assert keys == {key["key"] for key in LATER_KEYS["keys"]}
     assert len(TOP) < len(keys) == 99
     assert keys >= TOP
@@ -172,6 +185,151 @@ def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
     assert [word for word in words if len(word.split()) != 1] == []
 
 
+GRAPHS = {"batch_sizes": [1, 2, 4], "enable_padding": True}
+DRAFTED = {
+    DraftMethod.PROMPT_LOOKUP: ("NGram", "NGram"),
+    DraftMethod.DRAFT_MODEL: ("DraftTarget", "Draft_Target"),
+    DraftMethod.EAGLE3: ("Eagle", "Eagle3"),
+    DraftMethod.MTP: ("MTP", "MTP"),
+}
+
+
+def test_graphs_are_a_users_own_or_those_of_the_planned_batch() -> None:
+    plan = PLANS["two nodes"]
+    assert configuration(plan)["cuda_graph_config"] == {
+        "enable_padding": True,
+        "max_batch_size": plan.max_sequences,
+    }
+    for own, sizes in ((GRAPHS, (1, 2, 4)), ({}, (*range(1, 32), 32, 64, 128))):
+        arguments = {"cuda_graph_config": own}
+        assert configuration(plan, arguments=arguments)["cuda_graph_config"] == own
+        assert RULES.pins(arguments, POLICY).told.captured == sizes
+
+
+@pytest.mark.parametrize("method", DRAFTED)
+@pytest.mark.parametrize("version", [VERSION, LATER, "1.4.0"])
+def test_every_way_to_draft_is_said_in_the_words_of_the_version(
+    method: DraftMethod, version: str
+) -> None:
+    own = {"drafts_by": method, "draft_tokens": 3, "draft_model": "/drafts/m", "version": version}
+    extra = {"speculative_config": {"max_concurrency": 8}}
+    said = configuration(PLANS["one GPU"], arguments=extra, **own)["speculative_config"]
+
+    older = version == VERSION
+    assert said["decoding_type"] == DRAFTED[method][0 if older else 1]
+    length = "num_nextn_predict_layers" if older and method is DraftMethod.MTP else "max_draft_len"
+    assert (said[length], said["max_concurrency"]) == (3, 8)
+    keys = key_table(version, RULES.tables)
+    assert list(key_problems("speculative_config", said, keys)) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", PLANS)
+def test_the_keys_of_every_object_that_is_rendered_are_published(name: str, version: str) -> None:
+    keys = key_table(version, RULES.tables)
+    said = configuration(PLANS[name], version=version)
+    assert [
+        problem
+        for key, value in said.items()
+        if keys.inside(key)
+        for problem in key_problems(key, value, keys)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"kv_cache_config": {"tokens_per_blok": 64}}, ("Unknown", "tokens_per_block")),
+        ({"kv_cache_config": {"tokens_per_block": "many"}}, ("Invalid", "a whole number")),
+        ({"kv_cache_config": {"tokens_per_block": 48}}, ("Invalid", "a power of two")),
+        ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, ("Invalid", "at most 1")),
+        ({"kv_cache_config": {"dtype": "fp8"}}, ("Owned", "spec.engine.kvCacheQuantization")),
+        ({"kv_cache_config": {"host_cache_size": 1}}, ("Forbidden", "not planned for")),
+        ({"kv_cache_config": {"max_tokens": None}}, ("Forbidden", "the memory of K/V")),
+        ({"kv-cache-config": {"free_gpu_memory_fraction": "x"}}, ("Invalid", "a number")),
+        ({"cuda_graph_config": {"max_batch_size": -1}}, ("Invalid", "0 or more")),
+        ({"kv_cache_config": 3}, ("Invalid", "an object with keys of enable_block_reuse")),
+        ({"cuda_graph_config": {"batch_sizes": [1, "x"]}}, ("Invalid", "each a whole number")),
+        (
+            {"cuda_graph_config": {"batch_sizes": [1, 8], "max_batch_size": 4}},
+            ("Invalid", "the largest of batch_sizes, 8"),
+        ),
+        ({"moe_config": '{"backend": "FAST"}'}, ("Invalid", "AUTO, CUTLASS")),
+        ({"moe_config": {"load_balancer": "a.yaml"}}, ("Forbidden", "ask the operator's")),
+        (
+            {"scheduler_config": {"dynamic_batch_config": {"enable": True}}},
+            ("Unknown", "scheduler_config.dynamic_batch_config"),
+        ),
+        (
+            {"scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"}},
+            ("Forbidden", "how many requests run at once"),
+        ),
+        ({"speculative_config": {"max_draft_len": 3}}, ("Owned", "speculation.tokens")),
+    ],
+)
+def test_a_fault_inside_an_object_is_one_message_at_its_path(
+    arguments: dict[str, Any], found: tuple[str, str]
+) -> None:
+    (problem,) = check_arguments(arguments, VERSION)
+    assert problem.code == f"EngineArgument{found[0]}"
+    assert found[1] in str(problem)
+    assert problem.path.startswith(next(iter(arguments)).replace("-", "_"))
+
+
+def test_an_object_may_be_yaml_or_json_text_and_reaches_the_file_as_an_object() -> None:
+    for value in ({"backend": "TRTLLM"}, '{"backend": "TRTLLM"}'):
+        assert check_arguments({"moe-config": value}, VERSION) == ()
+        said = configuration(PLANS["one GPU"], arguments={"moe-config": value})
+        assert said["moe_config"] == {"backend": "TRTLLM"}
+
+
+def test_an_administrator_admits_a_key_of_an_object_by_its_path() -> None:
+    admitted = frozenset({"moe-config.load-balancer"})
+    assert check_admission(admitted) == ()
+    assert check_arguments({"moe_config": {"load_balancer": "a"}}, VERSION, admitted) == ()
+
+
+def test_traces_go_to_a_collector_that_the_administrator_admits() -> None:
+    traced = {"otlp_traces_endpoint": "http://collector:4317"}
+    assert [problem.code for problem in check_arguments(traced, VERSION)] == [
+        "EngineArgumentForbidden"
+    ]
+    assert check_arguments(traced, VERSION, collectors={"http://collector:4317"}) == ()
+
+
+def test_what_a_plan_counts_with_is_read_out_of_objects() -> None:
+    pins = RULES.pins(
+        {
+            "max_batch_size": 32,
+            "max-num-tokens": "4096",
+            "dtype": "float16",
+            "enable_chunked_prefill": False,
+            "attn_backend": "VANILLA",
+            "cuda_graph_config": GRAPHS,
+            "kv_cache_config": {
+                "free_gpu_memory_fraction": 0.8,
+                "tokens_per_block": 64,
+                "mamba_ssm_cache_dtype": "bfloat16",
+                "use_kv_cache_manager_v2": True,
+            },
+        },
+        POLICY,
+    )
+    assert pins == options.Pins(
+        dtype="fp16",
+        state_bits=16,
+        block_tokens=64,
+        memory_utilization=0.8,
+        chunks_prompts=False,
+        told=EngineOverrides(
+            batched_tokens=4096,
+            sequences=32,
+            captured=(1, 2, 4),
+            uncounted=("attn-backend", "kv-cache-config.use-kv-cache-manager-v2"),
+        ),
+    )
+
+
 def test_the_table_of_options_is_that_of_the_published_lists() -> None:
     table = option_table(VERSION) or {}
     assert {option.key for option in table.values() if option.key} == TOP
@@ -188,13 +346,22 @@ def test_the_table_of_options_is_that_of_the_published_lists() -> None:
 def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> None:
     lists = [
         set(names)
-        for names in (POLICY.allowed, POLICY.owned, POLICY.dangerous, POLICY.incompatible)
+        for names in (
+            POLICY.allowed,
+            POLICY.counted,
+            POLICY.owned,
+            POLICY.dangerous,
+            POLICY.incompatible,
+            POLICY.uncounted,
+        )
     ]
     names = set().union(*lists)
-    listed = [set(option_table(version) or {}) for version in (VERSION, LATER)]
-    assert names <= listed[0] | listed[1]
-    assert names - listed[0] == {"kv-cache-dtype", "served-model-name"}
+    options = set().union(*(option_table(version) or {} for version in VERSIONS))
+    keys = [key_table(version, RULES.tables) for version in VERSIONS]
+    paths = {path for each in keys for key in each.kinds for path in _ways(canonical(key))}
+    assert names <= options | paths
     assert len(names) == sum(map(len, lists))
+    assert set(POLICY.harmless) <= paths | options
 
 
 @pytest.mark.parametrize(
@@ -202,17 +369,24 @@ def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> N
     [PLANS["two nodes"], PLANS["experts"], PLANS["uneven stages"]],
     ids=["nodes", "experts", "stages"],
 )
-def test_what_is_rendered_is_the_plans_and_not_a_users(plan: Plan) -> None:
+def test_what_is_rendered_is_the_plans_or_counted_with(plan: Plan) -> None:
     flags = [
         word.removeprefix("--")
         for word in trtllm.serve_arguments(plan, serving())
         if word.startswith("--")
     ]
-    keys = configuration(plan, revision="f" * 40)
-    owned = {name: 1 for name in (*flags, *keys) if name != "extra_llm_api_options"}
-    problems = check_arguments(owned, VERSION)
-    assert {problem.code for problem in problems} == {"EngineArgumentOwned"}
-    assert len(problems) == len(owned)
+    keys = configuration(plan, revision="f" * 40, drafts_by=DraftMethod.MTP, draft_tokens=3)
+    paths = [
+        canonical(path)
+        for name, value in keys.items()
+        for path, _ in leaves(name, value, key_table(VERSION, RULES.tables))
+    ]
+    table = option_table(VERSION) or {}
+    aliases = {alias: option.name for option in table.values() for alias in option.aliases}
+    names = {canonical(flag) for flag in flags} - {"extra-llm-api-options"}
+    owned = {aliases.get(name, name) for name in (*names, *paths)}
+    free = {"kv-cache-config.enable-block-reuse"}
+    assert owned - set(POLICY.owned) - set(POLICY.counted) == free
 
 
 def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() -> None:
@@ -237,6 +411,9 @@ def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() ->
         ("env_overrides", "{}", "EngineArgumentForbidden"),
         ("iter_stats_max_iterations", 10, "EngineArgumentForbidden"),
         ("served_model_name", "x", "EngineArgumentUnknown"),
+        ("attn_backend", "VANILLA", "EngineArgumentForbidden"),
+        ("dtype", "int8", "EngineArgumentInvalid"),
+        ("max_batch_size", 0, "EngineArgumentInvalid"),
         ("log_level", "loud", "EngineArgumentInvalid"),
         ("num_postprocess_workers", "two", "EngineArgumentInvalid"),
         ("enable-prefix-caching", True, "EngineArgumentUnknown"),
@@ -259,10 +436,10 @@ def test_an_administrator_admits_by_one_name_for_both_engines() -> None:
 
 
 def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> None:
-    (problem,) = check_arguments({"log_level": "debug"}, "1.4.0")
+    (problem,) = check_arguments({"log_level": "debug"}, "1.5.0")
     assert (problem.code, problem.what) == (
         "EngineArgumentUnchecked",
-        "the options of TensorRT-LLM 1.4.0",
+        "the options of TensorRT-LLM 1.5.0",
     )
 
 
@@ -289,22 +466,6 @@ def test_the_version_is_read_from_its_own_images_and_stated_for_others(
 ) -> None:
     version = engine_version(image, stated)
     assert (version.code if isinstance(version, Problem) else version) == found
-
-
-def test_the_cache_is_the_share_of_free_memory_that_makes_it_the_plans() -> None:
-    """Of a GPU of 100 GiB 95 are planned with; 40 are weights and buffers, so 55 of the 60 that are
-    free are cache.
-    """
-    gib = 2**30
-    full = a_stage(
-        weights_bytes=40 * gib,
-        activations_bytes=0,
-        overhead_bytes=0,
-        kv_cache_bytes=55 * gib,
-        budget_bytes=95 * gib,
-    )
-    roomy = a_stage(1, weights_bytes=10 * gib, kv_cache_bytes=80 * gib, budget_bytes=95 * gib)
-    assert trtllm.cache_fraction(a_plan(stages=(roomy, full), memory_utilization=0.95)) == 0.916
 
 
 def test_every_plan_says_what_is_not_known_of_it_and_it_is_for_nvidia_only() -> None:

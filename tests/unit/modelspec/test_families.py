@@ -141,7 +141,9 @@ def test_layers_that_were_cut_away_are_absent() -> None:
 def test_mimo_has_more_key_value_heads_where_it_slides_and_wider_keys_than_values() -> None:
     layers = catalogued("XiaomiMiMo/MiMo-V2-Flash").layers
     full = GroupedAttention(heads=64, kv_heads=4, head_dim=192, value_head_dim=128)
-    sliding = GroupedAttention(heads=64, kv_heads=8, head_dim=192, value_head_dim=128, window=128)
+    sliding = GroupedAttention(
+        heads=64, kv_heads=8, head_dim=192, value_head_dim=128, window=128, sinks=True
+    )
     assert [layer.attention for layer in layers[:6]] == [full, *[sliding] * 4, full]
 
 

@@ -1,18 +1,21 @@
 """How quantized weights are stored: scales, blocks, and the modules that are left alone."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.model_spec import ModelSpec, WeightFormat
+from shardwright.modelspec.model_spec import FP8_PER_HEAD, ModelSpec, WeightFormat
 from shardwright.modelspec.quantization import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.toolkits import with_quantization_file
 from tests.support.builders_model import a_config, a_moe, a_small_model, catalogued
 
+CONTRACTS = Path(__file__).parents[3] / "operator" / "shardwright" / "engines" / "vllm" / "data"
 BF16 = WeightFormat(name="bf16", bits=16)
 FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 NVFP4 = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
@@ -565,13 +568,45 @@ def test_modelopt_quantizes_the_head_unless_it_is_listed(
             "config_groups": {
                 "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
             },
-            "kv_cache_scheme": {"num_bits": 8, "type": "float"},
+            "kv_cache_scheme": {
+                "num_bits": 8,
+                "type": "float",
+                "strategy": "tensor",
+                "symmetric": True,
+            },
         },
     ],
 )
 def test_a_checkpoint_may_ask_for_a_smaller_cache(quantization: dict[str, object]) -> None:
     assert a_small_model(quantization_config=quantization).cache_dtype == "fp8"
     assert a_small_model().cache_dtype is None
+
+
+SCHEMES = [
+    (case["scheme"], case["loads"])
+    for version in ("0.32.0", "0.33.0")
+    for case in json.loads((CONTRACTS / f"contract-{version}.json").read_text())["schemes"]
+]
+
+
+@pytest.mark.parametrize(("scheme", "loads"), SCHEMES)
+def test_a_scheme_of_the_cache_is_taken_where_the_wheel_loads_it(
+    scheme: dict[str, object], *, loads: bool
+) -> None:
+    weights = {"num_bits": 8, "type": "float"}
+    config = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "kv_cache_scheme": scheme,
+    }
+
+    if loads:
+        per_head = scheme["strategy"] == "attn_head"
+        expected = FP8_PER_HEAD if per_head else "fp8"
+        assert a_small_model(quantization_config=config).cache_dtype == expected
+    else:
+        with pytest.raises(InputError, match="must be symmetric FP8"):
+            a_small_model(quantization_config=config)
 
 
 def test_a_cache_that_is_asked_to_be_smaller_than_is_counted_widens_the_band() -> None:

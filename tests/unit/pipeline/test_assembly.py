@@ -130,7 +130,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
     assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == (
         "TensorRT-LLM",
         "1.2.1",
-        0.95,
+        0.9,
     )
     assert plan.layout == Layout(tensor=8, pipeline=2)
     assert [warning.partition(":")[0] for warning in plan.warnings] == [
@@ -139,6 +139,32 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
     ]
     assert len(bundle.keys) == 2
     assert "trtllm.yaml" in of_kind(bundle.objects, "ConfigMap")[0]["data"]
+
+
+def test_k_v_of_tensorrt_llm_is_its_share_of_what_is_free_beside_everything_else() -> None:
+    shares = {}
+    for share in (0.9, 0.45):
+        own = {"args": {"kv_cache_config": {"free_gpu_memory_fraction": share}}}
+        subject = a_subject(engine=TRTLLM | own, parallelism={"tensor": 1})
+        plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+        (shares[share],) = plan.stages
+
+    most, half = shares[0.9], shares[0.45]
+    assert abs(most.kv_cache_bytes - 2 * half.kv_cache_bytes) <= 2
+    assert most.budget_bytes - most.kv_cache_bytes == half.budget_bytes - half.kv_cache_bytes
+
+
+def test_mtp_layers_of_tensorrt_llm_stand_on_its_last_stage() -> None:
+    drafts = {"speculation": {"method": "MTP", "tokens": 1}}
+    subject = a_subject(
+        model={"id": "deepseek-ai/DeepSeek-V3"},
+        engine=TRTLLM | drafts,
+        parallelism={"tensor": 8, "pipeline": 2},
+    )
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert [stage.draft_bytes > 0 for stage in plan.stages] == [False, True]
 
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:

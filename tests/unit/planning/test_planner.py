@@ -257,7 +257,7 @@ def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() ->
 
     problem = Problem(
         code="NotYetDeployable",
-        what="TP8·EP8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
+        what="TP8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
@@ -559,6 +559,15 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
         "h100-sxm-80gb with 8 healthy GPUs "
         "each, 1 there, 1 short; add nodes; or use GPUs with more memory or 8-bit weights"
     )
+
+
+def test_nodes_are_not_asked_for_where_the_model_would_not_fit_on_them_either() -> None:
+    small = an_inventory(a_pool("L40S-48GB", gpus_per_node=4))
+
+    problem = _no_plan("llama-405b", small, a_request(tensor=8)).problem
+
+    assert problem.code == "WeightsExceedMemory"
+    assert "add nodes" not in problem.remedy
 
 
 def test_room_for_some_replicas_only_is_what_binds() -> None:

@@ -139,6 +139,52 @@ def test_scales_of_experts_are_refined_down_to_32() -> None:
     }
 
 
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {
+                "num_bits": 8,
+                "type": "float",
+                "strategy": "block",
+                "block_structure": [128, 128],
+            },
+            "input_activations": {"num_bits": 8, "type": "float", "strategy": "group"},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("width", "layout", "codes"),
+    [
+        (512, Layout(tensor=4), set()),
+        (512, Layout(tensor=8), {"QuantizationBlockNotDivisible"}),
+        (512, Layout(tensor=8, expert=8), set()),
+        # Whole experts that are no whole blocks: their scales are cut off.
+        (192, Layout(tensor=1), {"QuantizationBlockNotDivisible"}),
+    ],
+)
+def test_only_the_method_fp8_refines_the_scales_of_experts(
+    width: int, layout: Layout, codes: set[str]
+) -> None:
+    sizes = {"moe_intermediate_size": width, "head_dim": 128, "num_attention_heads": 8}
+    compressed = a_moe(**sizes, quantization_config=COMPRESSED)
+    refined = a_moe(**sizes, quantization_config=FP8)
+
+    experts = {
+        problem.code
+        for problem in shape_problems(compressed, layout, oracle_traits())
+        if "experts" in problem.what
+    }
+
+    assert experts == codes
+    assert not any(
+        "experts" in problem.what for problem in shape_problems(refined, layout, oracle_traits())
+    )
+
+
 def test_gpt_oss_wants_its_width_divided_by_all_ranks_of_the_replica() -> None:
     model = catalogued("openai/gpt-oss-20b")
     assert shape_problems(model, Layout(tensor=8, pipeline=3), oracle_traits()) == ()

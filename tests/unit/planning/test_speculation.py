@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from shardwright.costs.drafts import draft_weight_bytes
 from shardwright.costs.estimator import Estimator
 from shardwright.layouts.layout import Candidate, Drafter, DraftMethod, EngineTraits, Layout
 from shardwright.layouts.placing import place
@@ -32,7 +33,10 @@ def predicting(model: str) -> EngineTraits:
     assert layers is not None
     head = (w for w in catalogued(model).weights if w.part is PipelineRole.HEAD)
     borrowed = tuple(weight for weight in head if weight.inputs > 1)
-    drafter = Drafter(model=layers, method=DraftMethod.MTP, borrowed=borrowed)
+    embedding = tuple(
+        weight for weight in catalogued(model).weights if weight.part is PipelineRole.EMBEDDING
+    )
+    drafter = Drafter(model=layers, method=DraftMethod.MTP, borrowed=borrowed, embedding=embedding)
     return vllm_traits(drafter=drafter)
 
 
@@ -137,10 +141,29 @@ def test_mtp_layers_run_beside_attention_replicas_and_share_their_experts() -> N
     assert traits.options.drafter.layout(apart) == apart
 
 
-def test_mtp_layers_run_beside_no_stages() -> None:
-    model, traits = "deepseek-ai/DeepSeek-V3", predicting("deepseek-ai/DeepSeek-V3")
+def _staged(model: str) -> tuple[str, ...]:
+    found = shape_problems(catalogued(model), Layout(tensor=8, pipeline=2), predicting(model))
+    return tuple(problem.sentence() for problem in found)
 
-    (problem,) = shape_problems(catalogued(model), Layout(tensor=8, pipeline=2), traits)
-    assert problem.sentence() == (
-        "pipeline: 2 stages run no MTP layer in vLLM 0.33.0; use pipeline 1, or PromptLookup"
+
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.5-397B-A17B"])
+def test_mtp_layers_of_classes_that_say_so_run_beside_stages(model: str) -> None:
+    assert _staged(model) == ()
+
+
+def test_mtp_layers_of_other_classes_are_not_planned_beside_stages() -> None:
+    (sentence,) = _staged("zai-org/GLM-4.5-Air")
+
+    assert sentence == (
+        "pipeline: 2 stages are not planned beside the MTP layer of Glm4MoeForCausalLM in vLLM "
+        "0.33.0; use pipeline 1, or PromptLookup"
     )
+
+
+def test_the_last_of_several_stages_holds_an_embedding_for_its_mtp_layers() -> None:
+    model = catalogued("deepseek-ai/DeepSeek-V3")
+    traits = predicting("deepseek-ai/DeepSeek-V3")
+    one, two = (draft_weight_bytes(Layout(tensor=8, pipeline=stages), traits) for stages in (1, 2))
+
+    assert two - one == 129_280 * 7168 * 2 // 8
+    assert model.vocabulary == 129_280

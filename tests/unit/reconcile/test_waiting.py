@@ -12,6 +12,7 @@ from shardwright.reconcile.planner_work import claim, rooms
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import (
     BACKFILL_SECONDS,
+    CLAIM_SECONDS,
     Room,
     Waiting,
     choose,
@@ -53,16 +54,31 @@ def test_a_model_claims_once_it_has_waited_for_the_limit_and_only_where_it_would
     assert not waits().may_claim(NOON + LIMIT - timedelta(seconds=1))
     assert waits().may_claim(NOON + LIMIT)
     assert not waits(deploys=False).may_claim(NOON + LIMIT)
-    assert (waits().claims_at, waits(claim={"a": 8}).claims_at, waits(deploys=False).claims_at) == (
-        NOON + LIMIT,
-        None,
-        None,
-    )
+    assert (waits().turns_at, waits(deploys=False).turns_at) == (NOON + LIMIT, None)
+
+
+def test_a_claim_of_which_no_gpu_comes_free_for_half_an_hour_ends_and_the_model_waits_anew() -> (
+    None
+):
+    half_an_hour = timedelta(seconds=CLAIM_SECONDS)
+    rooms = {"a": Room(node="a", gpus=8, free=3)}
+    freer = {"a": Room(node="a", gpus=8, free=4)}
+
+    chosen = waits().claiming({"a": 8}, rooms, NOON)
+    assert chosen == waits(claim={"a": 8}, lacked=(5, NOON))
+    assert chosen.turns_at == NOON + half_an_hour
+    almost = NOON + half_an_hour - timedelta(seconds=1)
+    assert chosen.claiming({"a": 8}, rooms, almost) == chosen
+    fuller = chosen.claiming({"a": 8}, freer, almost)
+    assert fuller == waits(claim={"a": 8}, lacked=(4, almost))
+    assert fuller.claiming({"a": 8}, rooms, NOON + half_an_hour) == fuller
+    late = NOON + half_an_hour
+    assert chosen.claiming({"a": 8}, rooms, late) == waits(since=late)
 
 
 def test_a_model_goes_on_waiting_with_its_claim_unless_it_waits_for_something_else() -> None:
     later = waits(since=NOON + LIMIT)
-    before = waits(claim={"a": 8})
+    before = waits(claim={"a": 8}, lacked=(3, NOON))
 
     assert later.carried_on(None) == later
     assert later.carried_on(before) == before
@@ -125,10 +141,10 @@ def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
     names = [node.name for node in whole.pools[0].nodes]
     taken = {names[0]: 8, names[1]: 1, names[2]: 8, names[3]: 2}
 
-    found = claim(
+    found, plan = claim(
         subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, taken, {}))
     )
-    without = claim(
+    without, _ = claim(
         subject,
         Ask(on=None, choice=PlanChoice.REPLAN),
         whole,
@@ -136,6 +152,8 @@ def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
     )
 
     assert found == {names[1]: 8, names[3]: 8}
+    assert plan
+    assert {name for group in plan.plan.groups for name in group} == {names[1], names[3]}
     assert without == {names[0]: 8, names[2]: 8}
 
 
@@ -143,7 +161,8 @@ def test_a_model_that_nothing_would_do_for_claims_nothing() -> None:
     subject = a_subject(model=LARGE["model"])
     whole = stock(subject, h100_nodes(1))
 
-    assert (
-        claim(subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, {}, {})))
-        == {}
+    found = claim(
+        subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, {}, {}))
     )
+
+    assert found == ({}, None)

@@ -13,6 +13,7 @@ from shardwright.rendering.programs import rendezvous
 from shardwright.rendering.programs.rendezvous import (
     FOLLOWER,
     LEADER,
+    MOST_CONNECTIONS,
     STRANGER,
     Meeting,
     News,
@@ -273,3 +274,17 @@ def test_a_follower_whose_leader_does_not_answer_asks_for_its_address_anew(
         peer, "join g1 1 token 10.0.0.1", "leader", News(str(tmp_path / "waits")), 0.01
     )
     assert found == (HERE, meeting.start_id)
+
+
+def test_whoever_connects_and_says_nothing_takes_neither_threads_nor_turns(
+    port: int, peer: Peer
+) -> None:
+    before, silent = threading.active_count(), []
+    for number in range(4 * MOST_CONNECTIONS):
+        silent.append(socket.create_connection((HERE, port), 5, ("127.0.0.2", 0)))
+        if number % MOST_CONNECTIONS == 0:
+            assert peer.ask(HERE, "id")
+
+    wait_for(lambda: threading.active_count() <= before + MOST_CONNECTIONS, 10, "threads to end")
+    for one in silent:
+        one.close()

@@ -83,6 +83,15 @@ class TestTheAdministrator:
             one.input_hash == other.input_hash for one, other in zip(before, after, strict=True)
         ] == [False, True]
 
+    def test_traces_go_to_a_collector_that_is_admitted(self) -> None:
+        resource = a_resource(engine={"args": {"otlp-traces-endpoint": "grpc://otel:4317"}})
+        said = json.dumps({"policy": {"admittedTraceCollectors": ["grpc://otel:4317"]}})
+
+        resolve(Question(resource=resource, settings=read_settings(said)))
+        assert problems_of(Question(resource=resource)) == [
+            ("EngineArgumentForbidden", "spec.engine.args.otlp-traces-endpoint")
+        ]
+
     def test_what_is_admitted_may_be_set_by_users(self) -> None:
         resource = a_resource(engine={"args": {"trust-remote-code": True, "middleware": "a.b"}})
         settings = Settings(policy=UserPolicy(admitted_arguments=["trust-remote-code"]))

@@ -135,8 +135,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         "adapters": [{"name": "a", "uri": "pvc://a"}],
     } | said
     root = {"network": {"lockMemory": True}}
-    drafts = {"speculation": {"method": "PromptLookup"}}
-    engine = TRTLLM | KEY | drafts
+    engine = TRTLLM | KEY
 
     assert problems_of(
         Question(resource=a_resource(engine=engine, model=model, pod=root), settings=ADMITTING)
@@ -147,9 +146,31 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
         ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
         ("EngineFeatureMissing", "spec.model.adapters"),
-        ("EngineFeatureMissing", "spec.engine.speculation"),
     ]
     a_subject(pod=root, engine=KEY)  # vLLM can
+
+
+MTP = {"speculation": {"method": "MTP"}}
+
+
+def test_tensorrt_llm_drafts_with_mtp_layers_where_its_documents_have_them() -> None:
+    drafter = a_subject(model={"id": "deepseek-ai/DeepSeek-V3"}, engine=TRTLLM | MTP).traits
+    assert drafter.options.drafter is not None
+
+    llama = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
+    assert problems_of(Question(resource=a_resource(model=llama, engine=TRTLLM | MTP))) == [
+        ("DraftNotSupported", "spec.engine.speculation.method")
+    ]
+
+
+def test_how_drafts_are_accepted_is_refused_where_none_are_made() -> None:
+    accepted = {"args": {"speculative_config": {"relaxed_topk": 10}}}
+
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM | accepted))) == [
+        ("EngineArgumentInvalid", "spec.engine.args.speculative_config")
+    ]
+    deepseek = {"id": "deepseek-ai/DeepSeek-V3"}
+    a_subject(model=deepseek, engine=TRTLLM | MTP | accepted)
 
 
 def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -> None:

@@ -423,6 +423,7 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
         positive in POLICY.allowed
         or name in POLICY.counted
         or value in POLICY.harmless.get(name, ())
+        or (positive != name and "false" in POLICY.harmless.get(positive, ()))
     ):
         draft.put(f"engine.args.{positive}", _typed(value if positive == name else False), where)
     elif not name:

@@ -7,11 +7,13 @@ it; it also has settings that 1.2 does not take on the command line. Sources: en
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from shardwright.engines.launch import Serving
 from shardwright.engines.options import argument_list, configuration
 from shardwright.engines.trtllm.policy import RULES
+from shardwright.engines.trtllm.traits import GRAPH_SEQUENCES, OF_1_2
+from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 
 CONFIGURATION: Final = "trtllm.yaml"
@@ -24,6 +26,7 @@ SSH_PORT: Final = 2222
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """Return argv after ``trtllm-serve``, without host and port, the same on every rank."""
     layout = plan.layout
+    # Limits that a user sets are the plan's.
     options = {
         # TensorRT-LLM spreads replicas of attention over its tensor ranks: enable_attention_dp in
         # the file says so.
@@ -46,38 +49,87 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
     """Return the configuration file: everything that is no plain degree or limit."""
-    layout = plan.layout
-    ours: dict[str, object] = {
-        "enable_attention_dp": layout.attention_data > 1,
+    said = configuration(serving.arguments, serving.version, RULES)
+    # Ours last: a user's key must not change a number of the plan.
+    found = _merged(_merged(_defaults(plan), said), _ours(plan, serving))
+    found = {name: value for name, value in found.items() if name not in _ON_THE_COMMAND_LINE}
+    return {CONFIGURATION: json.dumps(found, indent=2, sort_keys=True) + "\n"}
+
+
+_ON_THE_COMMAND_LINE: Final = frozenset({"max_batch_size", "max_num_tokens"})
+"""Keys that users may set, and that every plan says there."""
+
+
+def _defaults(plan: Plan) -> dict[str, Any]:
+    """Return what is said unless a user says otherwise."""
+    largest = min(plan.max_sequences, GRAPH_SEQUENCES)
+    return {
+        # Batches between two sizes run in the graph of the larger one.
+        "cuda_graph_config": {"enable_padding": True, "max_batch_size": largest},
         "enable_chunked_prefill": True,
+        "kv_cache_config": {"enable_block_reuse": True},
+    }
+
+
+def _ours(plan: Plan, serving: Serving) -> dict[str, Any]:
+    layout = plan.layout
+    ours: dict[str, Any] = {
+        "enable_attention_dp": layout.attention_data > 1,
         "enable_iter_perf_stats": True,
         "gpus_per_node": layout.gpus_per_replica // plan.nodes_per_replica,
         "kv_cache_config": {
             "dtype": serving.kv_cache_dtype,
-            "enable_block_reuse": True,
-            "free_gpu_memory_fraction": cache_fraction(plan),
+            "free_gpu_memory_fraction": plan.memory_utilization,
         },
     }
+    if drafts := _speculation(serving):
+        ours["speculative_config"] = drafts
     if layout.partition:
         ours["pp_partition"] = list(layout.partition)
     if serving.revision is not None:
         ours["revision"] = serving.revision
-    said = configuration(serving.arguments, serving.version, RULES)
-    # Ours last: a user's key must not change a number of the plan.
-    return {CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"}
+    return ours
 
 
-def cache_fraction(plan: Plan) -> float:
-    """Return K/V's share of the memory beside weights and buffers, in thousandths rounded down.
+_METHODS: Final = {
+    DraftMethod.PROMPT_LOOKUP: "NGram",
+    DraftMethod.DRAFT_MODEL: "Draft_Target",
+    DraftMethod.EAGLE3: "Eagle3",
+    DraftMethod.MTP: "MTP",
+}
+_METHODS_OF_1_2: Final = {DraftMethod.DRAFT_MODEL: "DraftTarget", DraftMethod.EAGLE3: "Eagle"}
+"""Ways to draft as ``decoding_type`` names them, and those that 1.2 calls otherwise. Source:
+TensorRT-LLM ``llmapi/llm_args.py:DecodingBaseConfig`` at 00e8cf7 and 0004396.
+"""
 
-    The plan's cache is a share of the whole GPU, the engine's a share of what is free after
-    loading; the stage that holds the fewest tokens decides, as the smallest rank does in the
-    engine.
-    """
-    stage = min(
-        plan.stages, key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token)
-    )
-    free = stage.budget_bytes / plan.memory_utilization - (
-        stage.budget_bytes - stage.kv_cache_bytes
-    )
-    return int(1000 * stage.kv_cache_bytes / free) / 1000
+
+def _speculation(serving: Serving) -> dict[str, Any]:
+    """Return how tokens are drafted, empty if they are not."""
+    if serving.drafts_by is None:
+        return {}
+    older = serving.version.startswith(OF_1_2)
+    names = _METHODS | _METHODS_OF_1_2 if older else _METHODS
+    said: dict[str, Any] = {"decoding_type": names[serving.drafts_by]}
+    if serving.drafts_by is DraftMethod.MTP and older:
+        # 1.2 takes its length from this key alone.
+        return said | {"num_nextn_predict_layers": serving.draft_tokens}
+    said["max_draft_len"] = serving.draft_tokens
+    if serving.drafts_by is DraftMethod.PROMPT_LOOKUP:
+        said["max_matching_ngram_size"] = serving.draft_tokens
+    if serving.draft_model is not None:
+        said["speculative_model_dir"] = serving.draft_model
+    return said
+
+
+_WHOLE: Final = "cuda_graph_config"
+"""The object of which a user says all or nothing: sizes and the largest of them belong together."""
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one mapping of two: of objects in both all keys, and of values the second's."""
+    both = {
+        name: {**first[name], **value}
+        for name, value in second.items()
+        if name != _WHOLE and isinstance(value, Mapping) and isinstance(first.get(name), Mapping)
+    }
+    return {**first, **second, **both}

@@ -7,7 +7,12 @@ from shardwright.engines.environment import COMMON
 from shardwright.engines.launch import Start
 from shardwright.planning.report import Plan
 
-VARIABLES: Final = COMMON | {"TLLM_LOG_FIRST_RANK_ONLY", "TLLM_LOG_LEVEL", "TRTLLM_ENABLE_PDL"}
+VARIABLES: Final = COMMON | {
+    "NCCL_GRAPH_REGISTER",
+    "TLLM_LOG_FIRST_RANK_ONLY",
+    "TLLM_LOG_LEVEL",
+    "TRTLLM_ENABLE_PDL",
+}
 """Variables that may be set for TensorRT-LLM."""
 
 

@@ -2,7 +2,8 @@
 :mod:`shardwright.engines.policy`.
 
 An argument is an option of ``trtllm-serve`` (main at commit 029e223, for 1.2 without the four that
-it lacks) or a key of its configuration file (as of the times of 1.2 and 1.3).
+it lacks) or a key of its configuration file. A key of an object is named by its path; the tables in
+``data`` say from which file they come.
 """
 
 from collections.abc import Mapping
@@ -10,45 +11,96 @@ from typing import Final
 
 from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy, Tables
+from shardwright.engines.trtllm.pins import check_pins, read_pins
 
 ALLOWED: Final = frozenset(
     {
         # answers
         "guided-decoding-backend",
         "reasoning-parser",
+        "stream-interval",
         "tool-parser",
         # logs and metrics
         "enable-iter-req-stats",
+        "enable-layerwise-nvtx-marker",
+        "kv-cache-config.iteration-stats-interval",
         "log-level",
+        "max-stats-len",
         "print-iter-log",
+        "prometheus-metrics-config",
         "return-perf-metrics",
         # scheduling and kernels, as far as memory and limits stay as planned
         "allreduce-strategy",
-        "attn-backend",
+        "attention-dp-config",
+        "batch-wait-max-tokens-ratio",
+        "batch-wait-timeout-iters",
+        "batch-wait-timeout-ms",
         "disable-overlap-scheduler",
         "enable-autotuner",
+        "enable-lm-head-tp-in-adp",
+        "enable-min-latency",
+        "garbage-collection-gen0-threshold",
+        "moe-config",
         "num-postprocess-workers",
+        "nvfp4-gemm-config",
+        "scheduler-config.context-chunking-policy",
+        "scheduler-config.enable-prefix-aware-scheduling",
+        "scheduler-config.use-python-scheduler",
+        "scheduler-config.waiting-queue-policy",
+        "use-cute-dsl-bf16-bmm",
+        "use-cute-dsl-bf16-gemm",
+        "use-cute-dsl-blockscaling-bmm",
+        "use-cute-dsl-blockscaling-mm",
+        # which blocks of K/V answer a request again, out of the memory that there is
+        "kv-cache-config.block-reuse-config",
+        "kv-cache-config.copy-on-partial-reuse",
+        "kv-cache-config.enable-block-reuse",
+        "kv-cache-config.enable-partial-reuse",
+        # which drafts are accepted, and when none are made
+        "speculative-config.acceptance-length-threshold",
+        "speculative-config.acceptance-rate-threshold",
+        "speculative-config.acceptance-rate-window-size",
+        "speculative-config.acceptance-window",
+        "speculative-config.advanced-sampling-mode",
+        "speculative-config.allow-advanced-sampling",
+        "speculative-config.begin-thinking-phase-token",
+        "speculative-config.end-thinking-phase-token",
+        "speculative-config.max-concurrency",
+        "speculative-config.relaxed-delta",
+        "speculative-config.relaxed-topk",
+        "speculative-config.use-rejection-sampling",
+        "speculative-config.use-relaxed-acceptance-for-thinking",
     }
 )
 """Arguments that change neither the plan nor who may do what in the pod."""
 
+COUNTED: Final[Mapping[str, str]] = {
+    "cuda-graph-config.batch-sizes": "the batches that graphs are captured for",
+    "cuda-graph-config.enable-padding": "the batches that graphs are captured for",
+    "cuda-graph-config.max-batch-size": "the batches that graphs are captured for",
+    "disable-mm-encoder": "whether the towers for images and sound are held",
+    "dtype": "the type that the model computes in",
+    "enable-chunked-prefill": "whether a long prompt is computed in several steps",
+    "kv-cache-config.free-gpu-memory-fraction": "the share of the memory beside all else for K/V",
+    "kv-cache-config.mamba-ssm-cache-dtype": "the type of recurrent states",
+    "kv-cache-config.tokens-per-block": "the tokens of a block of K/V",
+    "max-batch-size": "how many requests run at once",
+    "max-num-tokens": "the tokens of a batch",
+}
+"""Arguments that the planner counts with, each with the part of a plan that it settles."""
+
 OWNED: Final[Mapping[str, str]] = {
     "backend": "leave it out; plans are made for the PyTorch backend",
     "context-parallel-size": "leave it out; no plan for TensorRT-LLM shares the K/V of a request",
-    "dtype": "set it through spec.model.quantization",
+    "cp-config": "leave it out; no plan for TensorRT-LLM shares the K/V of a request",
     "enable-attention-dp": "set it through spec.parallelism.dataParallelAttention beside experts",
-    "enable-chunked-prefill": "leave it out; the plan's batches are computed with it",
     "enable-iter-perf-stats": "leave it out; readiness reads the iterations",
-    "free-gpu-memory-fraction": "leave it out; it follows from the plan's memory",
+    "free-gpu-memory-fraction": "write it into kv_cache_config",
     "gpus-per-node": "leave it out; a pod has exactly the GPUs of its ranks",
     "host": "leave it out; the server listens on all addresses of the pod",
-    "kv-cache-config": (
-        "set its dtype through spec.engine.kvCacheQuantization; the rest follows from the plan"
-    ),
+    "kv-cache-config.dtype": "set it through spec.engine.kvCacheQuantization",
     "kv-cache-dtype": "set it through spec.engine.kvCacheQuantization",
     "load-format": "leave it out; the engine reads weights in one way",
-    "max-batch-size": "set it through spec.workload.concurrency",
-    "max-num-tokens": "leave it out; the plan's memory is computed with it",
     "max-seq-len": "set it through spec.engine.maxModelLen",
     "model": "set it through spec.model.id",
     "moe-cluster-parallel-size": "set it through spec.parallelism.expert",
@@ -59,6 +111,11 @@ OWNED: Final[Mapping[str, str]] = {
     "port": "leave it out; the client Service listens on port 8000",
     "pp-partition": "set it through spec.parallelism.partition",
     "revision": "set it through spec.model.revision",
+    "speculative-config.decoding-type": "set it through spec.engine.speculation.method",
+    "speculative-config.max-draft-len": "set it through spec.engine.speculation.tokens",
+    "speculative-config.num-nextn-predict-layers": "set it through spec.engine.speculation.tokens",
+    "speculative-config.speculative-model": "set it through spec.engine.speculation.head",
+    "speculative-config.speculative-model-dir": "set it through spec.engine.speculation.head",
     "served-model-name": (
         "leave it out; clients name the model by its id, or the name of the folder on the claim"
     ),
@@ -73,6 +130,7 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "custom-module-dirs": "loads code",
     "custom-tokenizer": "loads code",
     "generation-config": "reads a path of its own",
+    "moe-config.load-balancer": "may read a file of its own, and takes memory for more experts",
     "media-io-kwargs": "lets requests fetch from other hosts",
     "middleware": "loads code",
     "otlp-traces-endpoint": "sends traces with prompts to another host",
@@ -91,7 +149,16 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     ),
     "config": "would set every other option from a file",
     "disagg-cluster-uri": "opens connections to other hosts; disaggregated prefill is out of scope",
+    "cuda-graph-config.mode": "is of models that generate no text, which are not planned",
+    "cuda-graph-config.max-num-token": "is of models that generate no text, which are not planned",
+    "cuda-graph-config.max-seq-len": "is of models that generate no text, which are not planned",
+    "cuda-graph-config.num-tokens": "is of models that generate no text, which are not planned",
+    "cuda-graph-config.seq-lens": "is of models that generate no text, which are not planned",
     "env-overrides": "would set variables that the operator sets or refuses; use spec.engine.env",
+    "kv-cache-config.disk-cache-path": "writes to a path of its own; K/V offload is not planned",
+    "kv-cache-config.disk-cache-size": "takes disk of the pod that is not planned for",
+    "kv-cache-config.host-cache-size": "takes memory of the pod that is not planned for",
+    "kv-cache-config.kv-events-config": "opens connections to other hosts",
     "grpc": "replaces the HTTP server that probes and clients use",
     "kv-connector-config": "loads code, and K/V offload is out of scope",
     "metadata-server-config-file": (
@@ -128,19 +195,55 @@ MISSING: Final[Mapping[str, str]] = {
         "version 1.2 has no option for it, and that of 1.3 is not used: it serves under the id, or "
         "the name of the folder on the claim"
     ),
-    "speculative-config": (
-        "its settings for prompt lookup and draft models are not among the keys that this "
-        "release knows"
-    ),
 }
 """Options that fields of the spec turn into for vLLM, and that TensorRT-LLM cannot be told."""
 
+UNCOUNTED: Final[Mapping[str, str]] = {
+    "attn-backend": "the memory of K/V, which the engine does not measure with VANILLA",
+    "kv-cache-config.avg-seq-len": "the memory of K/V",
+    "kv-cache-config.enable-kv-pool-rebalance": "the memory of K/V",
+    "kv-cache-config.enable-swa-scratch-reuse": "the memory of K/V",
+    "kv-cache-config.max-attention-window": "the tokens of K/V that windows keep",
+    "kv-cache-config.max-gpu-total-bytes": "the memory of K/V",
+    "kv-cache-config.max-tokens": "the memory of K/V",
+    "kv-cache-config.pool-ratio": "the memory of K/V",
+    "kv-cache-config.use-kv-cache-manager-v2": "the memory of K/V",
+    "kv-cache-config.use-uvm": "the memory of K/V",
+    "scheduler-config.capacity-scheduler-policy": "how many requests run at once",
+    "scheduler-config.dynamic-batch-config": "the limits of a batch",
+    "sparse-attention-config": "the tokens that attention reads, and memory",
+    "speculative-config.draft-len-schedule": "how many tokens are drafted",
+    "torch-compile-config": "the memory of graphs",
+}
+"""Arguments that an administrator may admit, each with the part of a plan that it may change."""
+
+HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    "attn-backend": frozenset({"TRTLLM", "FLASHINFER"}),
+    "cuda-graph-config.mode": frozenset({"decode"}),
+    "kv-cache-config.dtype": frozenset({"auto"}),
+    "kv-cache-config.use-kv-cache-manager-v2": frozenset({"false"}),
+    "scheduler-config.capacity-scheduler-policy": frozenset({"GUARANTEED_NO_EVICT"}),
+}
+"""Values of them that everybody may set: those that plans are made for."""
+
 POLICY: Final = Policy(
-    allowed=ALLOWED, owned=OWNED, dangerous=DANGEROUS, incompatible=INCOMPATIBLE, missing=MISSING
+    allowed=ALLOWED,
+    owned=OWNED,
+    dangerous=DANGEROUS,
+    incompatible=INCOMPATIBLE,
+    missing=MISSING,
+    counted=COUNTED,
+    uncounted=UNCOUNTED,
+    harmless=HARMLESS,
+    collector="otlp-traces-endpoint",
 )
 """The policy for ``trtllm-serve``."""
 
 RULES: Final = Rules(
-    tables=Tables(engine="TensorRT-LLM", folder="trtllm", versions=("1.2.0", "1.3.0")),
+    tables=Tables(
+        engine="TensorRT-LLM", folder="trtllm", versions=("1.2.0", "1.3.0", "1.4.0"), keyed=True
+    ),
     policy=POLICY,
+    pins=read_pins,
+    check_pins=check_pins,
 )

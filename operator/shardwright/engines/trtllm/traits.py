@@ -1,6 +1,6 @@
 """TensorRT-LLM's traits for the planner, each figure with its source or the word ``assumed``.
 
-It could not be run: rules are from its documents and source as of 1.2, figures of its memory
+It could not be run: rules and limits are from its documents and source, figures of its memory
 assumed.
 """
 
@@ -11,7 +11,15 @@ from typing import Final
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
 from shardwright.engines.versions import release_month
-from shardwright.layouts.layout import BatchRules, CutRules, EngineTraits, Remainder
+from shardwright.layouts.captures import Captures
+from shardwright.layouts.layout import (
+    BatchRules,
+    CutRules,
+    EngineSupport,
+    EngineTraits,
+    PromptSharing,
+    Remainder,
+)
 
 NAME: Final = "TensorRT-LLM"
 
@@ -23,20 +31,47 @@ _UNPROVEN: Final = (
 
 _ASKED_ALONE: Final = "no figure: what spec asks for, not what the engine does by itself"
 
+_MATRIX: Final = (
+    "TensorRT-LLM documents, models/supported-models.md (at 00b6d5a), its table of features; "
+    "LlamaForCausalLM by llmapi/llm_args.py:DecodingBaseConfig (at 0004396)"
+)
+
 _SOURCES: Final[Mapping[str, str]] = {
     **assumed.SOURCES,
     "remainder": "engine-measurements.md 10: mapping.py:pp_layers (tensor_split), the first stages",
     "vocabulary_padding": "assumed: 64, as vLLM's; what it pads to was not read",
     "memory_utilization": (
-        "assumed: its default is 0.9 of what is free after weights and buffers "
-        "(engine-measurements.md 10), taken as 0.95 of the GPU"
+        "TensorRT-LLM source, llmapi/llm_args.py:KvCacheConfig (at 00e8cf7): "
+        "free_gpu_memory_fraction, 0.9 by default"
     ),
-    "kv_block_tokens": "engine-measurements.md 10: tokens_per_block, 32 by default",
+    "cache_of_free": (
+        "TensorRT-LLM source, _torch/pyexecutor/_util.py:_cal_max_memory (at 158b5d1): the share "
+        "of the memory beside the peak of a trial run"
+    ),
+    "kv_block_tokens": (
+        "TensorRT-LLM source, llmapi/llm_args.py:KvCacheConfig (at 00e8cf7): tokens_per_block, 32 "
+        "by default"
+    ),
     "max_batched_tokens": "engine-measurements.md 10: max_num_tokens, 8,192 by default",
-    "max_sequences": "engine-measurements.md 10: max_batch_size, 2,048 by default",
+    "max_sequences": (
+        "TensorRT-LLM source, llmapi/llm_args.py:validate_misc (at 00e8cf7): max_batch_size, 2,048 "
+        "by default"
+    ),
     "batch_defaults": "engine-measurements.md 10: the same on every GPU",
-    "counts_graphs": "assumed: they are there before its cache is sized",
-    "chunks_prompts": "rendered: enable_chunked_prefill",
+    "captures": (
+        "TensorRT-LLM source, llmapi/llm_args.py:_generate_cuda_graph_batch_sizes (at 00e8cf7 and "
+        "0004396), of the batch that is rendered"
+    ),
+    "counts_graphs": (
+        "TensorRT-LLM source, _torch/pyexecutor/_util.py:configure_kv_cache_capacity (at 158b5d1): "
+        "the peak of the trial run has NCCL and graphs in it"
+    ),
+    "graph_sequences": "rendered: cuda_graph_config.max_batch_size, 1,024 at most",
+    "graph_bytes": (
+        "assumed: as vLLM's, fitted on one row; its own source says up to 200 MB a graph "
+        "(llmapi/llm_args.py:TorchLlmArgs)"
+    ),
+    "chunks_prompts": "rendered: enable_chunked_prefill, unless a user turns it off",
     "mixes_prompts": "assumed: in-flight batching has both in one step",
     "kv_cache_bytes": _ASKED_ALONE,
     "reserves_output": (
@@ -44,6 +79,10 @@ _SOURCES: Final[Mapping[str, str]] = {
     ),
     "cache_follows_weights": "assumed: K/V in FP8 beside weights in FP8 or FP4",
     "mixes_expert_cuts": "engine-measurements.md 10: moe_tp x moe_ep = tp",
+    "prompts": (
+        "TensorRT-LLM source, _torch/pyexecutor/_util.py:_get_token_num_for_estimation (at "
+        "158b5d1): a ValueError with context parallelism"
+    ),
     "shares_context": "engine-measurements.md 10: context parallelism adds GPUs, and is Helix only",
     "data_beside_tensor": (
         "engine-measurements.md 10: enable_attention_dp replaces the tensor ranks"
@@ -54,8 +93,16 @@ _SOURCES: Final[Mapping[str, str]] = {
     "adapters": _ASKED_ALONE,
     "adapter_vocabulary": "no figure: adapters are refused beside it",
     "drafter": _ASKED_ALONE,
-    "becomes_predictor": "no figure: drafters are refused beside it",
-    "takes_eagle3": "no figure: drafters are refused beside it",
+    "becomes_predictor": NOT_READ,
+    "takes_eagle3": _MATRIX,
+    "takes_predictor": _MATRIX,
+    "predicts_over_stages": (
+        "TensorRT-LLM source, _torch/pyexecutor/_util.py:_get_kv_size_per_token (at 158b5d1): "
+        "draft layers of MTP are on the last stage alone"
+    ),
+    "backends": NOT_READ,
+    "refines_blocks": NOT_READ,
+    "block_of_every_sequence": NOT_READ,
     "least_capability": NOT_READ,
     "widens_fp8_from": "assumed: nothing is widened, FP8 weights need a unit",
     "told": _ASKED_ALONE,
@@ -63,8 +110,24 @@ _SOURCES: Final[Mapping[str, str]] = {
 }
 
 
+GRAPH_SEQUENCES: Final = 1024
+"""Unit: sequences, of the largest batch that graphs are captured for unless a user says otherwise.
+Basis: the largest in the recommended configurations (curated/llama-3.3-70b.yaml at 25a0210).
+"""
+
+OF_1_2: Final = "1.2."
+"""How its versions begin that have other words and graphs than those after it."""
+
+
+def _captures(version: str | None) -> Captures:
+    older = (version or "").startswith(OF_1_2)
+    return Captures.EIGHTS_AND_DOUBLES if older else Captures.EIGHTS_AND_SIXTY_FOURS
+
+
 def predicted(version: str | None) -> EngineTraits:
-    """Return what planning must know of TensorRT-LLM, alike in all versions."""
+    """Return what planning must know of TensorRT-LLM, which is alike in all versions but for the
+    batches that graphs are captured for.
+    """
     return EngineTraits(
         name=NAME,
         version=version or "",
@@ -74,16 +137,52 @@ def predicted(version: str | None) -> EngineTraits:
             reserves_output=True,
             refuses_long_requests=False,
         ),
-        memory=assumed.memory_rules(kv_block_tokens=32, cache_follows_weights=True),
+        memory=replace(
+            assumed.memory_rules(kv_block_tokens=32),
+            memory_utilization=0.9,
+            cache_of_free=True,
+            cache_follows_weights=True,
+            captures=_captures(version),
+            graph_sequences=GRAPH_SEQUENCES,
+        ),
         cuts=CutRules(
             remainder=Remainder.FIRST,
             mixes_expert_cuts=True,
             shares_context=False,
             data_beside_tensor=False,
             deals_experts_evenly=True,
+            prompts=PromptSharing.UNSIZED,
+        ),
+        support=EngineSupport(
+            takes_eagle3=_TAKES_EAGLE3,
+            takes_predictor=_TAKES_PREDICTOR,
+            predicts_over_stages=_TAKES_PREDICTOR,
         ),
         sources=_SOURCES,
     )
+
+
+_TAKES_EAGLE3: Final = frozenset(
+    {
+        "GptOssForCausalLM",
+        "Llama4ForConditionalGeneration",
+        "LlamaForCausalLM",
+        "Qwen3MoeForCausalLM",
+    }
+)
+_TAKES_PREDICTOR: Final = frozenset(
+    {
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "Glm4MoeForCausalLM",
+        "NemotronHForCausalLM",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+        "Step3p7ForConditionalGeneration",
+    }
+)
 
 
 def traits(version: str) -> EngineTraits:

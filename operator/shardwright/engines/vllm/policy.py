@@ -16,7 +16,6 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "allow-credentials": "weakens the browser boundary of the server",
     "allowed-headers": "weakens the browser boundary of the server",
     "allowed-local-media-path": "lets requests read files of the pod",
-    "allowed-media-domains": "lets requests fetch from other hosts",
     "allowed-methods": "weakens the browser boundary of the server",
     "allowed-origins": "weakens the browser boundary of the server",
     "chat-template": "reads a file or runs a template of its own",
@@ -63,7 +62,32 @@ DANGEROUS: Final[Mapping[str, str]] = {
 }
 """Dangerous options, each with its danger; refused unless the administrator admits them."""
 
+_OFF_ANYWAY: Final = (
+    "allow-credentials",
+    "disable-hybrid-kv-cache-manager",
+    "disable-log-stats",
+    "disable-sliding-window",
+    "enable-elastic-ep",
+    "enable-fault-tolerance",
+    "enable-mm-embeds",
+    "enable-prompt-embeds",
+    "enable-scale-out",
+    "enable-ssl-refresh",
+    "enable-tokenizer-info-endpoint",
+    "enable-trace-replay",
+    "grpc",
+    "mm-encoder-only",
+    "ray-workers-use-nsight",
+    "skip-tokenizer-init",
+    "tokens-only",
+    "trust-remote-code",
+    "trust-request-chat-template",
+    "trust-request-mm-kwargs",
+)
+"""Switches below that the engine has off by itself: ``false`` asks for nothing."""
+
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(_OFF_ANYWAY, frozenset({"false"})),
     "chat-template": frozenset(
         {
             "examples/tool_chat_template_deepseekv3.jinja",
@@ -72,12 +96,13 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "generation-config": frozenset({"auto", "vllm"}),
+    "mm-processor-cache-gb": frozenset({"0", "1", "2", "3", "4"}),
     "tokenizer-mode": frozenset(
         {"auto", "cohere", "deepseek_v32", "deepseek_v4", "hf", "inkling", "kimi_k3", "mistral"}
     ),
 }
-"""Values of them that everybody may set: they name files and modes of the engine itself, no path
-and no plugin.
+"""Values that everybody may set of options that others may not: they name files and modes of the
+engine itself, no path and no plugin, or take no more than the engine does without them.
 """
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
@@ -169,9 +194,12 @@ ALLOWED: Final = frozenset(
         "tool-call-parser",
         "tool-strict-level",
         # images, sound and video in requests
+        "allowed-media-domains",
         "interleave-mm-strings",
+        "limit-mm-per-prompt",
         "mm-encoder-attn-backend",
         "mm-hasher-algorithm",
+        "mm-shm-cache-max-object-size-mb",
         "video-pruning-method",
         "video-pruning-rate",
         # logs, metrics and the server
@@ -377,7 +405,6 @@ UNCOUNTED: Final[Mapping[str, str]] = {
     "kernel-config": _SPEED,
     "kv-cache-dtype-skip-layers": _HELD,
     "kv-sharing-fast-prefill": _BOTH,
-    "limit-mm-per-prompt": _HELD,
     "long-prefill-token-threshold": _SPEED,
     "long-prefill-token-threshold-adaptive": _SPEED,
     "lora-dtype": _HELD,
@@ -397,7 +424,6 @@ UNCOUNTED: Final[Mapping[str, str]] = {
     "mm-processor-cache-type": _HOST,
     "mm-processor-device": _HELD,
     "mm-processor-kwargs": _HELD,
-    "mm-shm-cache-max-object-size-mb": _HOST,
     "mm-tensor-ipc": _HOST,
     "model-impl": _BOTH,
     "monokernel": _BOTH,
@@ -434,6 +460,7 @@ POLICY: Final = Policy(
     counted=COUNTED,
     uncounted=UNCOUNTED,
     harmless=HARMLESS,
+    collector="otlp-traces-endpoint",
 )
 """The policy for ``vllm serve``."""
 

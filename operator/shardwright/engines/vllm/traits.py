@@ -15,12 +15,16 @@ from importlib import resources
 from typing import Any, Final
 
 from shardwright.layouts.layout import (
+    AttentionBackends,
+    AttentionKind,
+    AttentionNeed,
     BatchDefault,
     BatchRules,
     CutRules,
     EngineSupport,
     EngineTraits,
     MemoryRules,
+    PromptSharing,
     Remainder,
     Repeats,
 )
@@ -298,6 +302,9 @@ _SOURCES: Final[Mapping[str, str]] = {
     "counts_graphs": (
         "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21"
     ),
+    "block_of_every_sequence": (
+        "vLLM 0.32.0 and 0.33.0 source, config/compilation.py: max_num_seqs above the blocks raises"
+    ),
     "chunks_prompts": (
         "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 "
         "did so above 32768"
@@ -323,6 +330,10 @@ _SOURCES: Final[Mapping[str, str]] = {
     "becomes_predictor": (
         "vLLM 0.33.0 source, config/speculative.py:hf_config_override, of architectures that "
         "are read here"
+    ),
+    "predicts_over_stages": (
+        "vLLM 0.32.0 and 0.33.0, drafters with SupportsPP that do not state that they lack an "
+        "embedding (tests/engine/backends.py)"
     ),
     "takes_eagle3": (
         "vLLM 0.32.0 and 0.33.0 source, classes with SupportsEagle3, of those read here"
@@ -357,6 +368,9 @@ _SOURCES: Final[Mapping[str, str]] = {
     "experts_on_every_stage": (
         "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError without one"
     ),
+    "refines_blocks": (
+        "vLLM 0.32.0 and 0.33.0, methods whose source calls resolve_fp8_moe_weight_block_shape"
+    ),
     "quantizations": (
         "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, "
         "fbgemm_fp8 refused"
@@ -376,6 +390,16 @@ _SOURCES: Final[Mapping[str, str]] = {
     "oldest_for": (
         "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and "
         "schemes; torchao.py"
+    ),
+    "prompts": (
+        "vLLM 0.32.0 and 0.33.0 source, config/vllm.py: among what Model Runner V1 does not support"
+    ),
+    "captures": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes",
+    "cache_of_free": "vLLM 0.32.0 source, v1/worker/utils.py:request_memory: a share of the GPU",
+    "takes_predictor": "none: of the models whose MTP layers are counted it takes all",
+    "backends": (
+        "vLLM 0.32.0 and 0.33.0, the selection of attention backends, called in the wheel for "
+        "every GPU (tests/engine/backends.py)"
     ),
     "told": (
         "no figure: what engine.args say that the plan counts with, not what vLLM does by itself"
@@ -414,6 +438,7 @@ def traits(version: str) -> EngineTraits:
             graph_bytes=314 * KIB,
             logit_copies=era.logit_copies,
             counts_graphs=era.counts_graphs,
+            block_of_every_sequence=True,
         ),
         cuts=CutRules(
             remainder=Remainder.BEFORE_LAST,
@@ -421,6 +446,8 @@ def traits(version: str) -> EngineTraits:
             experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
             experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
             width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+            prompts=PromptSharing.REFUSED,
+            refines_blocks=frozenset(_data("contract", release)["refines"]),
         ),
         repeats=_REPEATS,
         support=_support(release, registry),
@@ -438,11 +465,36 @@ def _support(release: tuple[int, int] | None, registry: Mapping[str, Any]) -> En
         takes_adapters=takes_adapters if listed else None,
         adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
         becomes_predictor=_BECOMES_PREDICTOR,
+        predicts_over_stages=frozenset(
+            drafter["model"]
+            for drafter in _data("contract", release)["drafters"]
+            if drafter["stages"]
+        ),
         takes_eagle3=_TAKES_EAGLE3,
         quantizations=_QUANTIZATIONS,
         least_capability=None if runs_on_volta else _OLDEST,
         widens_fp8_from=_OLDEST,
         oldest_for=_OLDEST_FOR,
+        backends=_backends(release) if listed else None,
+    )
+
+
+@cache
+def _backends(release: tuple[int, int] | None) -> AttentionBackends:
+    """Return which backends serve which attention, as the wheel said to ``tests/engine``.
+
+    Older versions than those read have the backends of the oldest at most.
+    """
+    data = _data("contract", release)
+    return AttentionBackends(
+        targets=frozenset(data["architectures"]),
+        serving={
+            AttentionNeed(AttentionKind(row["kind"]), head, row["cache"], row["selected"]): row[
+                "backends"
+            ]
+            for row in data["rows"]
+            for head in row["heads"]
+        },
     )
 
 

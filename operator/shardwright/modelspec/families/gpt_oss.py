@@ -1,5 +1,6 @@
 """gpt-oss: experts with biases, attention sinks, every other layer slides."""
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from shardwright.modelspec.config_json import EXPERTS, WIDTH, Fields
@@ -66,7 +67,10 @@ def _gpt_oss(fields: Fields, shape: Shape) -> Blocks:
     slides = alternating(fields, shape.layers, full_every=2)
     sliding, full = (
         Block(
-            layer=Layer(attention=grouped(shape, reach), feed_forward=feed_forward), tensors=tensors
+            layer=Layer(
+                attention=replace(grouped(shape, reach), sinks=True), feed_forward=feed_forward
+            ),
+            tensors=tensors,
         )
         for reach in (window, None)
     )

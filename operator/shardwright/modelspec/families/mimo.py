@@ -44,7 +44,7 @@ def _attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAt
     )
     sink = Tensor(name="self_attn.attention_sink_bias", outputs=own.heads, split=Split.COLUMN)
     tensors = grouped_tensors(own, bias=fields.boolean("attention_bias", default=False))
-    return grouped(own, window_of(fields) if slides else None), (
+    return replace(grouped(own, window_of(fields) if slides else None), sinks=has_sink), (
         *tensors,
         *((sink,) if has_sink else ()),
     )

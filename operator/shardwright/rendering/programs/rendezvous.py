@@ -40,12 +40,18 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 ANSWER_SECONDS = 2.0
 """How long one connection may take, whatever comes over it."""
+
+MOST_CONNECTIONS = 64
+"""How many may be open at once: whoever fills them from one address is hung up on first."""
 
 LINE_BYTES = 512
 CHALLENGE_BYTES = 16
@@ -179,7 +185,29 @@ class Server(socketserver.ThreadingTCPServer):
             def handle(self) -> None:
                 answer_one(self.request, meeting, seal)
 
+        self.open: dict[socket.socket, str] = {}  # to the address it comes from, the oldest first
+        self.lock = threading.Lock()
         super().__init__(("", port), Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; before there are too many, hang up on the oldest of the
+        address with most.
+        """
+        with self.lock:
+            if len(self.open) >= MOST_CONNECTIONS:
+                busiest, _ = Counter(self.open.values()).most_common(1)[0]
+                oldest = next(one for one, address in self.open.items() if address == busiest)
+                del self.open[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread ends by that
+            self.open[request] = client_address[0]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Hang up, and forget the connection."""
+        with self.lock:
+            self.open.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         """Take IPv4 connections on the IPv6 socket as well."""
