@@ -44,6 +44,7 @@ READ = (
     ("vllm.utils.import_utils", "has_deep_gemm"),
     ("vllm.v1.attention.ops.flashmla", "_is_flashmla_available"),
     ("vllm.v1.worker.gpu.spec_decode.eagle.utils", "maybe_share_target_embed"),
+    ("vllm.v1.core.encoder_cache_manager", "compute_mm_encoder_budget"),
     ("vllm.config.compilation", "CompilationConfig.resolve_cudagraph_mode_and_sizes"),
     ("vllm.model_executor.layers.fused_moe.oracle.fp8", "refine_fp8_moe_block_shape"),
     ("vllm.model_executor.layers.quantization.fp8", "Fp8MoEMethod.__init__"),
@@ -74,6 +75,7 @@ def main() -> None:
         "architectures": [*NVIDIA, *AMD],
         "rows": _joined(rows),
         "refines": _refines(),
+        "uncut": {"Gemma4ForConditionalGeneration": _uncut_tokens()},
         "schemes": [_scheme(scheme) for scheme in _schemes()],
         "drafters": [_drafter(*target) for target in PREDICTING],
         "read": dict(_read()),
@@ -402,6 +404,33 @@ def _drafter(architecture: str, model_type: str) -> dict[str, Any]:
     kind = ModelRegistry.models[name].load_model_cls()
     lends = getattr(kind, "has_own_embed_tokens", None) is False
     return {"model": architecture, "class": name, "stages": supports_pp(kind) and not lends}
+
+
+def _uncut_tokens() -> int:
+    """Return the tokens of the longest input of Gemma 4 that is never cut: a batch must hold it.
+
+    Attention among the tokens of an image goes both ways, so the platform forbids chunks of it
+    (``check_and_update_config``), and a smaller batch is refused
+    (``encoder_cache_manager.py:compute_mm_encoder_budget``).
+    """
+    for part in ("processing", "image_processing", "video_processing", "feature_extraction"):
+        name = f"transformers.models.gemma4.{part}_gemma4"
+        sys.modules[name] = _Package(name)
+    from vllm.model_executor.models import gemma4_mm
+
+    vision = types.SimpleNamespace(default_output_length=280)
+    media = types.SimpleNamespace(limit_per_prompt={})
+    context = types.SimpleNamespace(
+        get_merged_mm_kwargs=lambda _: {},
+        model_config=types.SimpleNamespace(get_multimodal_config=lambda: media),
+    )
+    info = types.SimpleNamespace(
+        get_hf_config=lambda: types.SimpleNamespace(vision_config=vision),
+        has_audio=lambda: False,  # 750 tokens at most, of a processor that is not here
+        ctx=context,
+    )
+    tokens = gemma4_mm.Gemma4ProcessingInfo.get_mm_max_tokens_per_item(info, 0, {})
+    return int(max(tokens.values()))
 
 
 def _schemes() -> Iterator[dict[str, Any]]:

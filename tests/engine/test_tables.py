@@ -8,7 +8,7 @@ from tests.harness.errors import HarnessError
 
 @pytest.mark.parametrize("version", environment.VERSIONS)
 def test_the_table_of_backends_is_that_of_the_wheel(version: str) -> None:
-    # 2 min: every GPU is asked about in a process of its own, and AMD's import the engine each.
+    # Minutes: every GPU is asked about in a process of its own, and AMD's import the engine each.
     engine = environment.installed()
     assert engine is not None, "the engine is not installed: run `make test-engine`"
 
@@ -19,12 +19,16 @@ def test_the_table_of_backends_is_that_of_the_wheel(version: str) -> None:
 
 def test_a_row_that_differs_is_named() -> None:
     table = tables.written(environment.UNPACKED)
-    row, *others = table["rows"]
-    changed = {**table, "rows": [{**row, "heads": [128], "backends": {"9.0": "OTHER"}}, *others]}
+    changed = {**table, "refines": ["fp8"], "rows": [dict(row) for row in table["rows"]]}
+    changed["rows"][-1]["backends"] = {"9.0": "OTHER"}
 
-    first, *_ = tables.differences(table, changed)
+    found = list(tables.differences(table, changed))
 
-    assert first.startswith("Dense, heads of 104, K/V auto, 0 selected: {")
+    assert [line.partition(": ")[0] for line in found] == [
+        "State, heads of 0, K/V auto, 0 selected",
+        "refines",
+    ]
+    assert found[0].endswith("in the wheel, {'9.0': 'OTHER'} in the table")
 
 
 def test_a_version_that_nobody_has_is_refused_with_those_that_are_known() -> None:

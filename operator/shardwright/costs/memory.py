@@ -160,7 +160,8 @@ def memory_under(
     """
     share = requests_per_rank(workload, frame.layout)
     tried = []
-    for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
+    uncut = frame.traits.batching.uncut_inputs.get(frame.model.architecture, 0)
+    for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share, uncut):
         tried.append(_within_blocks(frame, limits, seen))
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]

@@ -163,14 +163,15 @@ def requests_per_rank(workload: Workload, layout: Layout) -> int:
 
 
 def limits_to_try(
-    workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
+    workload: Workload, traits: EngineTraits, gpu: Gpu, share: int, uncut: int = 0
 ) -> Iterator[Limits]:
     """Yield limits from those that the engine takes by itself on such a GPU to the least.
 
     More sequences than the engine's default are tried only when the load (``share`` requests) has
-    them, and fewer than the load has are tried last. With adapters a batch must hold the drafts of
-    all sequences. A limit that the engine is told stays, and the other leaves it room: a batch has
-    a token of every sequence.
+    them, and fewer than the load has are tried last. A batch is never less than ``uncut``, the
+    tokens of an input that it must hold whole; with adapters it must hold the drafts of all
+    sequences. A limit that the engine is told stays, and the other leaves it room: a batch has a
+    token of every sequence.
 
     Formula: both limits are halved, tokens down to ``FEWEST_TOKENS``, sequences down to the load's
         and then to ``FEWEST_SEQUENCES``.
@@ -190,7 +191,7 @@ def limits_to_try(
     """
     tokens, sequences = default_batch(traits, gpu)
     needed = _power_of_two(share)
-    fewest = _fewest_tokens(workload, traits)
+    fewest = max(uncut, _fewest_tokens(workload, traits))
     each = workload.draft_tokens + 1 if traits.options.adapters else 1
     # More sequences take room for their logits.
     tokens, sequences = max(tokens, fewest), max(sequences, needed)

@@ -51,6 +51,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "predicts_over_stages": _NOT_ASKED,
     "backends": NOT_READ,
     "refines_blocks": NOT_READ,
+    "uncut_inputs": NOT_READ,
     "block_of_every_sequence": NOT_READ,
     "least_capability": "assumed: 7.5, as vLLM's",
     "widens_fp8_from": "assumed: 7.5, as vLLM's",

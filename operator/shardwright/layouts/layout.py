@@ -362,6 +362,8 @@ class BatchRules:
     mixes_prompts: bool = True  # one step computes prompts and decodes
     reserves_output: bool = False  # a request starts when its whole length fits the K/V
     refuses_long_requests: bool = True  # none may be longer than the model states
+    # Tokens of the longest image or video, of architectures where a batch must hold it whole.
+    uncut_inputs: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

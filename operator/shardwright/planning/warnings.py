@@ -12,10 +12,11 @@ from shardwright.costs.estimator import Estimator
 from shardwright.hardware.capabilities import RdmaMode
 from shardwright.hardware.gpus import relative_price
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.layout import Candidate, DraftMethod, EngineTraits
+from shardwright.layouts.layout import AttentionKind, Candidate, DraftMethod, EngineTraits
 from shardwright.layouts.placing import Over
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.attention import attention_needs
 from shardwright.planning.engine_limits import NOUNS
 from shardwright.planning.node_storage import host_cache
 from shardwright.planning.phrases import UNKNOWN_PODS, relative_price_words
@@ -105,6 +106,7 @@ def warnings(
         *_uncounted(traits),
         *_draft(best, request, traits),
         *_speculation(best, request, model, traits),
+        *_on_request(best.candidate, request, model, traits),
         *_beside_the_gpus(best, request, model, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
@@ -287,6 +289,22 @@ def _beside_the_gpus(
         "theirs is what spec.workload.prefixCacheHitPercent says, copying them back is not "
         "counted, and no plan with it has been measured"
     )
+
+
+_INDEXED: Final = frozenset({AttentionKind.SELECTED_LATENT, AttentionKind.COMPRESSED_LATENT})
+
+
+def _on_request(
+    candidate: Candidate, request: Request, model: ModelSpec, traits: EngineTraits
+) -> Iterator[str]:
+    """Source: vLLM 0.33 ``sparse_attn_indexer.py:SparseAttnIndexer.forward_hip``."""
+    needs = attention_needs(model, request.workload.kv_cache_dtype)
+    indexed = any(need.kind in _INDEXED for need in needs)
+    if indexed and candidate.pool.gpu.vendor == "AMD" and traits.support.backends is not None:
+        yield (
+            f"{traits.name} runs sparse attention on AMD with AITER, which is off by itself: set "
+            "VLLM_ROCM_USE_AITER to 1 in spec.engine.env (gfx950 and gfx11 do without)"
+        )
 
 
 def _slowed_by_drafts(

@@ -404,3 +404,15 @@ def test_scales_of_fp8_blocks_grow_where_kernels_widen_them() -> None:
         for gpu in ("A100-SXM4-80GB", "H100-SXM-80GB")
     )
     assert a100 - h100 == pytest.approx(widened, abs=80 * 2**20)  # other batches, other graphs
+
+
+@pytest.mark.parametrize("gpu", ["A100-SXM4-80GB", "L40S-48GB", "H100-SXM-80GB"])
+def test_a_batch_holds_the_longest_video_of_a_model_that_must_not_cut_it(gpu: str) -> None:
+    row = load_gpus()[gpu]
+    device = Device(gpu=row, joined_gpus=row.scale_up_gpus)
+    model, layout = catalogued("google/gemma-4-31B-it"), Layout(tensor=2)
+
+    memory = replica_memory(model, layout, device, replace(LOAD, concurrency=512), vllm_traits())
+
+    # 32 frames of 70 tokens and 8 around them: vLLM starts with no smaller batch.
+    assert memory.limits.batched_tokens >= 32 * 78

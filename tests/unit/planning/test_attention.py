@@ -11,7 +11,7 @@ from shardwright.layouts.layout import Drafter
 from shardwright.modelspec.model_spec import FP8_PER_HEAD, LatentAttention, ModelSpec
 from shardwright.planning.attention import attention_needs, attention_problems
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, Plan
 from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_pool, a_request, an_inventory, vllm_traits
 
@@ -128,3 +128,18 @@ def test_a_plan_on_such_gpus_says_which_gpus_would_do() -> None:
     assert found.problem.code == "AttentionNotSupported"
     assert found.problem.gap.startswith("only on 9.0, 10.0, 10.3, 10.7, 12.0, 12.1")
     assert not found.heals_by_itself
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "said"),
+    [("MI300X-192GB", V32, True), ("MI300X-192GB", DENSE, False), ("H200-SXM-141GB", V32, False)],
+)
+def test_a_plan_for_sparse_attention_on_amd_says_what_must_be_switched_on(
+    gpu: str, model: str, *, said: bool
+) -> None:
+    found = make_plan(
+        catalogued(model), an_inventory(a_pool(gpu)), a_request(), vllm_traits()
+    ).outcome
+
+    assert isinstance(found, Plan)
+    assert any("VLLM_ROCM_USE_AITER" in warning for warning in found.warnings) is said

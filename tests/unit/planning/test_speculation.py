@@ -1,7 +1,9 @@
 """How many tokens are drafted at which load, and from which load drafting loses."""
 
+import json
 import re
 from dataclasses import replace
+from importlib import resources
 
 import pytest
 
@@ -10,6 +12,7 @@ from shardwright.costs.estimator import Estimator
 from shardwright.layouts.layout import Candidate, Drafter, DraftMethod, EngineTraits, Layout
 from shardwright.layouts.placing import place
 from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.families import FAMILIES
 from shardwright.modelspec.model_spec import PipelineRole
 from shardwright.modelspec.read import read_predictor
 from shardwright.planning.planner import make_plan
@@ -158,6 +161,15 @@ def test_mtp_layers_of_other_classes_are_not_planned_beside_stages() -> None:
         "pipeline: 2 stages are not planned beside the MTP layer of Glm4MoeForCausalLM in vLLM "
         "0.33.0; use pipeline 1, or PromptLookup"
     )
+
+
+def test_every_family_with_mtp_layers_was_asked_about() -> None:
+    predicting_families = {name for name, family in FAMILIES.items() if family.predictor}
+
+    table = resources.files("shardwright.engines").joinpath("vllm/data/contract-0.33.0.json")
+    drafters = json.loads(table.read_text())["drafters"]
+
+    assert {drafter["model"] for drafter in drafters} == predicting_families
 
 
 def test_the_last_of_several_stages_holds_an_embedding_for_its_mtp_layers() -> None:

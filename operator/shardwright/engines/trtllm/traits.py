@@ -102,6 +102,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     ),
     "backends": NOT_READ,
     "refines_blocks": NOT_READ,
+    "uncut_inputs": NOT_READ,
     "block_of_every_sequence": NOT_READ,
     "least_capability": NOT_READ,
     "widens_fp8_from": "assumed: nothing is widened, FP8 weights need a unit",

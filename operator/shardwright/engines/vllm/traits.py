@@ -302,6 +302,9 @@ _SOURCES: Final[Mapping[str, str]] = {
     "counts_graphs": (
         "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21"
     ),
+    "uncut_inputs": (
+        "vLLM 0.32.0 and 0.33.0, get_mm_max_tokens_per_item of models that see images both ways"
+    ),
     "block_of_every_sequence": (
         "vLLM 0.32.0 and 0.33.0 source, config/compilation.py: max_num_seqs above the blocks raises"
     ),
@@ -427,6 +430,7 @@ def traits(version: str) -> EngineTraits:
             max_sequences=256,
             batch_defaults=era.batch_defaults,
             chunks_prompts=era.chunks_prompts,
+            uncut_inputs=_data("contract", release)["uncut"],
         ),
         memory=MemoryRules(
             vocabulary_padding=64,
