@@ -5,6 +5,7 @@ import pytest
 from shardwright.engines.policy import option_table
 from shardwright.engines.vllm.policy import INCOMPATIBLE, RULES
 from shardwright.engines.vllm.traits import traits
+from shardwright.modelspec.families import FAMILIES
 from tests.engine.launches import VERSIONS
 from tests.engine.questions import Answer, Engine
 
@@ -53,3 +54,16 @@ def test_every_architecture_of_the_list_is_registered(known: tuple[str, Answer])
         sorted((traits(version).support.architectures or set()) - set(answer["architectures"]))
         == []
     )
+
+
+COUNTED = 78
+"""Names of the registry that are counted by name; more is better, and never fewer."""
+
+
+def test_of_the_registry_of_text_generation_no_fewer_names_are_counted(
+    known: tuple[str, Answer],
+) -> None:
+    version, answer = known
+    generating = traits(version).support.architectures or frozenset[str]()
+
+    assert len(generating & set(answer["architectures"]) & FAMILIES.keys()) >= COUNTED

@@ -62,10 +62,14 @@ class ConditionType(Word):
         "a group with the changed pods does not come up: the others keep those that they have",
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
+    UNPROVEN = (
+        "Unproven",
+        "the model is planned by stated bytes, without its layers; absent otherwise",
+    )
     REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
 
 
-SOMETIMES: Final = (ConditionType.PARTLY_PLACED,)
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN)
 """Conditions that are there only while they are True."""
 
 
@@ -84,6 +88,7 @@ class Reason(Word):
         "GroupsOfAlphaApi",
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
     )
+    BYTES_STATED = ("BytesStated", "spec.model.unproven stands for a model that is not counted")
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
     PAUSED = ("Paused", "paused is true: nothing is changed")
     REPLICAS_LEFT_OUT = (

@@ -88,7 +88,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "placement": _placement(plan),
         "memory": _memory(plan),
         "limits": _limits(plan),
-        "predicted": _prediction(plan),
+        "predicted": _prediction(plan) if plan.performance.promised else None,
         "price": None if plan.gpu_price is None else _gpu_price(plan.gpu_price),
         "carries_load": plan.carries_load,
         "tight": plan.tight,

@@ -62,7 +62,7 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
     return Request(
         workload=_workload(spec, model, drafter),
         objective=_objective(spec),
-        space=_space(spec),
+        space=_space(spec, stated=model.stated),
         storage=_storage(spec),
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
@@ -198,11 +198,12 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _space(spec: Spec) -> SearchSpace:
+def _space(spec: Spec, *, stated: bool) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        replicas=spec.replicas or None,
+        # Their number follows from a speed, which is not known of a stated model.
+        replicas=spec.replicas or (1 if stated else None),
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,

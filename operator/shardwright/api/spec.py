@@ -380,6 +380,24 @@ class Adapter(Part):
     )
 
 
+class Unproven(Part):
+    """What is known of a model that cannot be counted: it is planned by bytes alone, at the degrees
+    of spec.parallelism, and no speed is promised.
+    """
+
+    weight_bytes: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
+        default=None,
+        description="Bytes of all weights. Default: total_size of its "
+        "model.safetensors.index.json, if there is one.",
+    )
+    kv_bytes_per_token: Annotated[int, Field(ge=1, le=2**30)] | None = Field(
+        default=None,
+        description="Bytes of K/V that each GPU keeps of a token, at the pinned degrees: 2 x "
+        "layers of a stage x K/V heads of a tensor rank x head dimension x 2; latent vectors are "
+        "whole on every rank. Required.",
+    )
+
+
 class Model(Part):
     """The model to serve."""
 
@@ -400,6 +418,11 @@ class Model(Part):
     config_map_ref: ConfigMapReference | None = Field(
         default=None,
         description="ConfigMap that holds the model's config.json; watched. Excludes config.",
+    )
+    unproven: Unproven | None = Field(
+        default=None,
+        description="Serve a model that cannot be counted, with less promise: its bytes, at pinned "
+        "degrees. The condition Unproven says what is not known.",
     )
     revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None = Field(
         default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."

@@ -27,9 +27,10 @@ from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.catalogue import find_model, near_to
-from shardwright.modelspec.checkpoint_files import INDEX_FILE, index_of
+from shardwright.modelspec.checkpoint_files import index_of
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
+    INDEX_FILE,
     QUANTIZATION_FILE,
     folder_text,
     parse_config,
@@ -141,34 +142,41 @@ def read_unknown(
     found: dict[Named, Checkpoint] = {}
     problems: list[Problem] = []
     for file, resource, given in resources:
+        unproven = resource.spec.model.unproven is not None
         for path, named in _unknown(resource, given=given):
             if named in found:
                 continue
             try:
-                found[named] = _read(named, offline=offline)
-            except InputError as error:
-                problems += [problem_of(one.under(path), file, None) for one in error.problems]
-            except UnreachableError as error:
-                problem = problem_of(error.problem.under(path), file, None)
+                found[named] = _read(named, offline=offline, sized=unproven)
+            except (InputError, UnreachableError) as error:
+                said = error.problems if isinstance(error, InputError) else (error.problem,)
+                if unproven:  # what its user states may do without
+                    print_note(f"{named[0]}: {said[0].sentence()}")
+                    continue
+                placed = [problem_of(one.under(path), file, None) for one in said]
+                if isinstance(error, InputError):
+                    problems += placed
+                    continue
                 # An id that is mistyped is never there, however good the connection.
-                near = replace(problem, gap=problem.gap or near_to(named[0]))
+                near = replace(placed[0], gap=placed[0].gap or near_to(named[0]))
                 raise UnreachableError(near) from None
     if problems:
         raise InputError(problems)
     return found
 
 
-def _read(named: Named, *, offline: bool) -> Checkpoint:
-    from shardwright.hub.checkpoint import fetch_config, find_kept, kept_place  # noqa: PLC0415 - see above
+def _read(named: Named, *, offline: bool, sized: bool) -> Checkpoint:
+    from shardwright.hub.checkpoint import fetch, fetch_config, find_kept, kept_place  # noqa: PLC0415 - see above
     from shardwright.hub.places import hub_of  # noqa: PLC0415 - see above
     from shardwright.hub.transfer import HubUnavailableError  # noqa: PLC0415 - see above
 
     hub = hub_of(os.environ, offline=offline)
-    if kept := find_kept(kept_place(os.environ, hub), *named):
+    kept = find_kept(kept_place(os.environ, hub), *named)
+    if kept and (kept.checkpoint.tensor_bytes is not None or not sized or offline):
         print_note(_what_is_kept(named, kept))
         return kept.checkpoint
     try:
-        found = fetch_config(hub, *named)
+        found = fetch(hub, *named) if sized else fetch_config(hub, *named)
     except HubUnavailableError as error:
         raise UnreachableError(error.problem) from None
     print_note(_what_was_read(named, found))
@@ -211,6 +219,7 @@ def _unknown(resource: ShardedModel, *, given: bool) -> Iterator[tuple[str, Name
         and model.config_map_ref is None
         and find_model(model.id) is None
         and scheme_of(model.weights) == HUB
+        and (model.unproven is None or model.unproven.weight_bytes is None)
     ):
         yield "spec.model.id", (model.id, model.revision)
     commit = commit_of(draft.uri) if draft is not None else None

@@ -302,10 +302,12 @@ def explanation_of(answer: PlannedModel) -> Explanation:
     """Return the explanation of an answer, beginning with the model that is served."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
-    served = (
-        f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
-        f"parameters, on {engine}"
+    size = (
+        "not counted"
+        if subject.model.stated
+        else f"{format_count(subject.model.parameters / 1e9)} B parameters"
     )
+    served = f"{subject.deployment.model}, {size}, on {engine}"
     report = as_typed(answer.report) if answer.typed else answer.report
     explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))

@@ -14,6 +14,7 @@ from shardwright.cli.inputs import STDIN
 from shardwright.cli.named_gpus import NamedGpus, kind_of
 from shardwright.cli.output import print_lines, print_yaml
 from shardwright.cli.typed import OPTIONS, field_as_typed, names_live_model, of_option
+from shardwright.costs.estimates import Performance
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.request import Request
@@ -55,16 +56,23 @@ def _row(row: PlanRow) -> tuple[str, ...]:
     outcome = row.outcome
     if not isinstance(outcome, Plan):
         return (*["-"] * 7, _shortfall(row))
-    speed = outcome.performance
     return (
         copies(outcome.layout),
         f"{outcome.layout.gpus:,}",
         f"{len({name for group in outcome.groups for name in group}):,}",
         outcome.product,
+        *_speed(outcome.performance),
+        _shortfall(row),
+    )
+
+
+def _speed(speed: Performance) -> tuple[str, str, str]:
+    if not speed.promised:
+        return ("-", "-", "-")
+    return (
         format_count(speed.output_tokens_per_second),
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
-        _shortfall(row),
     )
 
 
@@ -110,7 +118,7 @@ def _short_row(outcome: Plan | NoPlan | None) -> tuple[str, ...]:
     if not isinstance(outcome, Plan):
         return ("-", "-", "-")
     layout = outcome.layout
-    output = format_count(outcome.performance.output_tokens_per_second)
+    output, _, _ = _speed(outcome.performance)
     return (f"{layout.gpus:,} x {outcome.product}", short_layout(layout), f"{output} tok/s")
 
 

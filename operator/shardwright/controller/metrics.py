@@ -434,7 +434,8 @@ class Metrics:
         if isinstance(plan, Plan):
             yield from self._of_layout(plan)
             yield from self._of_memory(plan)
-            yield from self._of_performance(plan)
+            if plan.performance.promised:
+                yield from self._of_performance(plan)
         yield from self._of_excluded(report.excluded)
 
     def _of_layout(self, plan: Plan) -> Iterator[GaugeValue]:

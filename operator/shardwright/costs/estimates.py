@@ -3,6 +3,7 @@
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from shardwright.costs.host import LoadingTime
 
@@ -37,6 +38,10 @@ class StageMemory:
         return 0 <= self.kv_cache_bytes - self.request_bytes < self.band_bytes
 
 
+UNPROMISED: Final = "unproven"
+"""Basis of a speed that orders layouts of a model which is not counted, and is shown nobody."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeShare:
     """One part of a decode step or of a prefill, in seconds."""
@@ -59,10 +64,15 @@ class Performance:
     requests_per_second: float
     low: float
     high: float
-    basis: str  # fitted | modelled
+    basis: str  # fitted | modelled | unproven
     running_requests: int  # per replica, at once
     decode_shares: tuple[TimeShare, ...]
     prefill_shares: tuple[TimeShare, ...]
+
+    @property
+    def promised(self) -> bool:
+        """Return whether it may be shown: nothing is known of the speed of a stated model."""
+        return self.basis != UNPROMISED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shardwright.costs.coefficients import Band, Coefficients, band_of, coefficients_of
 from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.drafts import draft_load_bytes, draft_passes
-from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.estimates import UNPROMISED, Estimate, Performance
 from shardwright.costs.host import Storage, distinct_nodes, loading_time
 from shardwright.costs.kvcache import kv_bits
 from shardwright.costs.memory import (
@@ -261,7 +261,8 @@ class Estimator:
         known = not (self._model.warnings or self._traits.options.told.uncounted)
         band = band_of(self._traits.name, task.kind, task.facets, known=known)
         low, high = task.load.workload.drafted_band
-        return replace(band, low=band.low * low, high=band.high * high)
+        basis = UNPROMISED if self._model.stated else band.basis
+        return replace(band, low=band.low * low, high=band.high * high, basis=basis)
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
         key = (_degrees(layout), gpus_per_node)

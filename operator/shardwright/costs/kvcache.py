@@ -30,6 +30,7 @@ from shardwright.modelspec.model_spec import (
     Layer,
     ModelSpec,
     RecurrentAttention,
+    StatedAttention,
 )
 
 _MERGE_BELOW: Final = 1.5
@@ -162,7 +163,10 @@ def cache_entries(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Ent
 def _block_tokens(layer: Layer, form: CacheFormat) -> int:
     """Return the tokens per block that a layer's kernels want; all layers get the longest."""
     attention = layer.attention
-    if isinstance(attention, RecurrentAttention | None) or attention.selected_tokens is None:
+    if (
+        isinstance(attention, RecurrentAttention | StatedAttention | None)
+        or attention.selected_tokens is None
+    ):
         return form.block_tokens
     longer = (
         _INDEXED_GROUPED_BLOCK if isinstance(attention, GroupedAttention) else _INDEXED_LATENT_BLOCK
@@ -205,6 +209,10 @@ def _entries(index: int, layer: Layer, tensor: int, form: CacheFormat) -> tuple[
     match attention:
         case None:
             return ()
+        case StatedAttention():
+            block = form.block_tokens
+            page = attention.bytes_per_token * block
+            return (Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=page),)
         case GroupedAttention():
             return _grouped_entries(index, attention, tensor, form)
         case LatentAttention() if attention.window is not None:

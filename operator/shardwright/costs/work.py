@@ -20,6 +20,7 @@ from shardwright.modelspec.model_spec import (
     PipelineRole,
     RecurrentAttention,
     Split,
+    StatedAttention,
     Weight,
 )
 
@@ -266,6 +267,8 @@ def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionW
             )
             values = (kind.kv_lora_rank + kind.rope_dim) * count / layout.context
             return _seen(kind.selected_tokens or kind.window, decode, prefill, values)
+        case StatedAttention():
+            return _seen(None, 0.0, 0.0, kind.bytes_per_token / 2 * count)
         case RecurrentAttention():
             # The state is read and written once per token; every element takes a product and a sum
             # of each kind.

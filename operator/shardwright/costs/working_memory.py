@@ -35,6 +35,7 @@ from shardwright.modelspec.model_spec import (
     Layer,
     ModelSpec,
     PipelineRole,
+    RecurrentAttention,
     Weight,
 )
 from shardwright.units import MIB
@@ -141,7 +142,7 @@ def _attention_values(layer: Layer) -> float:
             attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0
             + attention.heads * attention.value_head_dim
         )
-    return attention.width if attention else 0.0
+    return attention.width if isinstance(attention, RecurrentAttention) else 0.0
 
 
 def _feed_forward_values(layer: Layer) -> float:

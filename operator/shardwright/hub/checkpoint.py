@@ -35,9 +35,10 @@ from shardwright.hub.transfer import (
     refused,
     within,
 )
-from shardwright.modelspec.checkpoint_files import INDEX_FILE, LARGEST_BYTES, index_of
+from shardwright.modelspec.checkpoint_files import LARGEST_BYTES, index_of
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
+    INDEX_FILE,
     MAX_CONFIG_BYTES,
     QUANTIZATION_FILE,
     folder_text,
@@ -82,7 +83,7 @@ class Checkpoint:
     @property
     def config_text(self) -> str:
         """Return the files joined into the text that the parser reads."""
-        return folder_text(self.files) or ""
+        return folder_text({**self.files, **index_of(self.tensor_bytes)}) or ""
 
 
 def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:

@@ -253,6 +253,8 @@ def _expert_degrees(
     If an engine has both at once, also the degrees between: experts are dealt to sets of ranks that
     slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
     """
+    if model.stated:
+        return (pin,) if pin in (1, ranks) else (1,) if pin is None else ()
     if pin is not None:
         sets = traits.cuts.mixes_expert_cuts and ranks % pin == 0
         return (pin,) if pin == 1 or (model.experts and (pin == ranks or sets)) else ()

@@ -15,14 +15,12 @@ from typing import Any, Final
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
+    INDEX_FILE,
     MAX_CONFIG_BYTES,
     QUANTIZATION_FILE,
     folder_text,
     parse_config,
 )
-
-INDEX_FILE: Final = "model.safetensors.index.json"
-"""Names the file of each tensor, and the size of all. A checkpoint of a single file has none."""
 
 MESSAGE_BYTES: Final = 4096
 """Of a container's termination message. Source: Kubernetes 1.36

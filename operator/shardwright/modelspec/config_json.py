@@ -22,6 +22,9 @@ CONFIG_FILE: Final = "config.json"
 QUANTIZATION_FILE: Final = "hf_quant_config.json"
 """Where older checkpoints of NVIDIA's ModelOpt say how their weights are stored."""
 
+INDEX_FILE: Final = "model.safetensors.index.json"
+"""Names the file of each tensor, and the size of all. A checkpoint of a single file has none."""
+
 MAX_CONFIG_DEPTH: Final = 32
 """Deepest nesting that is read; real configs stay below 8."""
 
@@ -58,10 +61,10 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
 
 
 def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | None:
-    """Return the text of a model's config, joined with a quantization file beside it; None without
-    a config.
+    """Return the text of a model's config, joined with a quantization file and an index beside it;
+    None without a config.
 
-    The two become one unread JSON object of file name to content;
+    They become one unread JSON object of file name to content;
     :func:`shardwright.modelspec.read.read_model` takes either.
 
     Args:
@@ -69,12 +72,18 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
         name: The config's name among them. Unless it is :data:`CONFIG_FILE` it stands alone: a
             file beside it may belong to another model.
     """
-    config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
+    config = files.get(name)
     if not isinstance(config, str):
         return None
-    if not isinstance(quantization, str) or name != CONFIG_FILE:
+    beside = {
+        other: text
+        for other in (QUANTIZATION_FILE, INDEX_FILE)
+        if name == CONFIG_FILE and isinstance(text := files.get(other), str)
+    }
+    if not beside:
         return config
-    return f'{{"{CONFIG_FILE}": {config}, "{QUANTIZATION_FILE}": {quantization}}}'
+    joined = ", ".join(f'"{file}": {text}' for file, text in {name: config, **beside}.items())
+    return f"{{{joined}}}"
 
 
 def check_depth(config: Mapping[str, object], *, source: str) -> None:

@@ -151,7 +151,15 @@ class RecurrentAttention:
     checkpointed: bool = False
 
 
-Attention = GroupedAttention | LatentAttention | RecurrentAttention
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedAttention:
+    """Attention of which only is stated what a GPU keeps of a token, of all layers of its stage."""
+
+    bytes_per_token: int
+    heads: int = 0  # not known: nothing is divided by them
+
+
+Attention = GroupedAttention | LatentAttention | RecurrentAttention | StatedAttention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +206,8 @@ class ModelSpec:
     compressed-tensors, ...) or None. ``max_context_tokens`` is the longest context the engine
     accepts, ``own_context_tokens`` the one that it takes by itself (None: the same).
     ``residual_streams`` are rows of the hidden size that run side by side through the
-    layers. ``warnings`` are facts that widen the band of the prediction.
+    layers. ``warnings`` are facts that widen the band of the prediction. ``stated``: it is not
+    counted, but what its user states.
     """
 
     source: str
@@ -218,6 +227,7 @@ class ModelSpec:
     cache_dtype: str | None = None
     residual_streams: int = 1
     own_context_tokens: int | None = None
+    stated: bool = False
 
     def __hash__(self) -> int:
         """The config stands for thousands of weights, so that results can be kept per model."""

@@ -11,7 +11,7 @@ How long a context does an engine accept for a model, and take by itself?
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -20,6 +20,7 @@ from shardwright.modelspec.computed import UNCOUNTED_TOWERS
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
     CONTEXT,
+    INDEX_FILE,
     QUANTIZATION_FILE,
     STREAMS,
     VOCABULARY,
@@ -271,6 +272,40 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     return _quantized(model, quantization) if quantization else model
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a config says though its layers cannot be counted; None and empty: it does not say."""
+
+    architecture: str
+    fields: Fields
+    dtype: WeightFormat
+    quantization: Quantization | None
+    config_hash: str
+    config_file_hash: str
+
+
+def read_outline(config: Mapping[str, object], *, source: str) -> Outline:
+    """Return the outline of a model; what in it cannot be read is left out.
+
+    Raises:
+        InputError: It is no object of JSON, or nested too deeply.
+    """
+    check_depth(config, source=source)
+    config_file, joined = _files(config, source)
+    config_hash, file_hash = _hashes(config, config_file, source)
+    top = Fields(joined)
+    section = _text_section(top)
+    fields = Fields({**top.values, **(section.values if section else {})})
+    return Outline(
+        architecture=_architecture(top) or "",
+        fields=fields,
+        dtype=_dtype(top, fields),
+        quantization=_quantization(top, fields),
+        config_hash=config_hash,
+        config_file_hash=file_hash,
+    )
+
+
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
     return replace(
         model,
@@ -351,7 +386,10 @@ def _hashes(
     config: Mapping[str, object], config_file: Mapping[str, object], source: str
 ) -> tuple[str, str]:
     of_file = canonical_hash(config_file, source)
-    return of_file if config is config_file else canonical_hash(config, source), of_file
+    # The index says nothing that a plan of a counted model is made of.
+    files = {name: content for name, content in config.items() if name != INDEX_FILE}
+    alone = config is config_file or files.keys() == {CONFIG_FILE}
+    return of_file if alone else canonical_hash(files, source), of_file
 
 
 def canonical_hash(config: Mapping[str, object], source: str) -> str:
@@ -434,7 +472,8 @@ def _unknown(architecture: str | None) -> Problem:
         limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder "
         "(gated, hidden_act silu)",
         gap=f"did you mean {near[0]}?" if near else "",
-        remedy="serve a model of one of these (docs/reference/architectures.md)",
+        remedy="to serve it without a promise, state its bytes in spec.model.unproven and pin "
+        "spec.parallelism (docs/howto/unproven-models.md)",
     )
 
 

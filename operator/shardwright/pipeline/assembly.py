@@ -48,7 +48,8 @@ def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparis
     no degree is pinned, none is to run, or nothing fits at all.
     """
     space = subject.request.space
-    if not space.pins or subject.intent.replicas == 0:
+    # Without pins nothing of a stated model is known.
+    if not space.pins or subject.intent.replicas == 0 or subject.model.stated:
         return None
     request = replace(subject.request, space=without_pins(space))
     best = make_plan(subject.model, inventory, request, subject.traits).outcome
@@ -109,7 +110,7 @@ def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[Withou
     """Return the user's own fields that cost a plan a third or more."""
     pool = supply.inventory.named(plan.pool)
     # The pool of a plan of record may be gone.
-    if pool is None or not plan.groups:
+    if pool is None or not plan.groups or subject.model.stated:
         return ()
     wishes = [wish for wish in _at_stake(subject, supply.inventory) if wish.weighed]
     fields = [wish.field for wish in wishes]

@@ -33,7 +33,10 @@ def plan_document(
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
         "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
-        "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
+        "model": {
+            "id": subject.deployment.model,
+            **({} if subject.model.stated else {"parameters": subject.model.parameters}),
+        },
         **_engine(subject, report.outcome),
         "request": request_document(subject),
         "reason": _reason(subject, report),

@@ -22,9 +22,9 @@ from shardwright.layouts.stages import split_layers
 from shardwright.modelspec.model_spec import (
     ExpertFeedForward,
     GroupedAttention,
+    LatentAttention,
     Layer,
     ModelSpec,
-    RecurrentAttention,
 )
 
 NOUNS: Final = {
@@ -326,7 +326,10 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         )
     # A dict keeps the order of the layers, so problems come in one order.
     kinds = tuple(dict.fromkeys(layer.attention for layer in model.layers if layer.attention))
-    if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
+    if any(
+        isinstance(kind, GroupedAttention | LatentAttention) and kind.window is not None
+        for kind in kinds
+    ):
         yield _context(
             "attention with a window", f"cannot be shared by context {degree}", "use context 1"
         )
@@ -362,6 +365,8 @@ def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> 
     ``models/qwen3_moe.py``.
     """
     ranks = layout.tensor * layout.attention_data
+    if model.stated:
+        return
     if model.experts == 0:
         yield from _needs_experts(layout)
         return

@@ -91,6 +91,9 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
     served part.
     """
     request, speed, pool = scale.request, plan.performance, pool_of(plan, inventory)
+    # No plan of a stated model is known to be better than another one that starts.
+    if not speed.promised:
+        return float(plan.carries_load)
     if plan.carries_load:
         cost = scale.cost_on(plan.layout, pool)
         return score(speed, cost, request, certainty(speed), domain=scale.domain_cost(pool))

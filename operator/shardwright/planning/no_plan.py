@@ -163,6 +163,9 @@ def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
         yield "fewer adapters"
     stored = stage.weights_bytes - stage.adapter_bytes - stage.draft_bytes
     enough = (bits for bits, saved in _SAVED.items() if saved * stored > short)
+    if model.stated:
+        yield "larger degrees in spec.parallelism"
+        return
     bits = None if model.quantization else next(enough, None)
     if bits:
         yield f"{bits}-bit weights"

@@ -149,6 +149,9 @@ def _tie(verdict: Verdict) -> tuple[int, int, str]:
     )
 
 
+STATED: Final = "the degrees are those of spec.parallelism, and the stated bytes fit"
+"""Why a plan of a stated model looks as it does."""
+
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
 
@@ -312,12 +315,17 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     scale = considered.scale
     request = considered.request
     verdicts = considered.verdicts
-    others = runners_up(ranked, ALTERNATIVES)
+    # Nothing is said that follows from a speed which is not known.
+    stated = considered.model.stated
+    others = () if stated else runners_up(ranked, ALTERNATIVES)
+    feasible = _reached(considered.feasible, deploy=request.deploy)
     why = (
-        *reasons(
-            ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
-        ),
-        *long_prompt_reasons(ranked, verdicts, request, considered.traits),
+        (STATED,)
+        if stated
+        else (
+            *reasons(ranked, verdicts, scale, feasible=feasible),
+            *long_prompt_reasons(ranked, verdicts, request, considered.traits),
+        )
     )
     inventory = considered.inventory
     care = warnings(inventory, best, request, considered.model, considered.traits)
@@ -328,7 +336,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             warnings=care,
             host_cache=_host_cache(best, considered),
             enough=_enough(ranked, scale),
-            million_tokens_price=million_tokens_price(best),
+            million_tokens_price=None if stated else million_tokens_price(best),
             replica_requests=instance.requests,
             replica_rate=instance.rate,
             missing=_without_room(best, request),
@@ -337,7 +345,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
         alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
-        front=front(ranked),
+        front=() if stated else front(ranked),
     )
 
 

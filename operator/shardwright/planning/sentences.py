@@ -8,6 +8,7 @@ from typing import Final
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate
+from shardwright.modelspec.stated import ASSUMED_SHARE
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict
 from shardwright.planning.choice import near_tie, not_yet, offered, rate_served, running
 from shardwright.planning.phrases import (
@@ -411,6 +412,15 @@ def _gains(found: WithoutFields) -> Iterator[str]:
     # Of requests that wait without end there is no time to compare.
     if found.seconds > 1 + _DEARER and found.gain is not Benefit.CARRIES_LOAD:
         yield f"answers in {found.seconds - 1:.0%} more time"
+
+
+def unproven_sentence() -> str:
+    """Return in words what is not known of a model that its user has stated."""
+    return (
+        "unproven: spec.model.unproven states the bytes of a model that is not counted; whether "
+        "its sizes divide by the degrees, whether the engine loads it, and how fast it is, is not "
+        f"known; weights are counted as {ASSUMED_SHARE:g} times an even share (assumed)"
+    )
 
 
 def uncounted_sentence(names: Sequence[str]) -> str:

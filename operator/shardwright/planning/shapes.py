@@ -154,7 +154,8 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
 def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:
     """Return that the engine lacks this architecture; None if that is not known."""
     known = traits.support.architectures
-    if known is None or model.architecture in known:
+    # Of a stated model it is not known what loads it: a newer image, or code of its publisher.
+    if known is None or model.stated or model.architecture in known:
         return None
     return Problem(
         code="ArchitectureUnknownToEngine",

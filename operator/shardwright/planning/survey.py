@@ -51,7 +51,9 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
                 # A set has another order in each process, and equal questions must give equal
                 # bytes.
                 codes=tuple(sorted(verdict.codes)),
-                performance=estimate.performance if estimate else None,
+                performance=estimate.performance
+                if estimate and estimate.performance.promised
+                else None,
                 carries_load=carries,
                 capacity=estimate.capacity if estimate else None,
             )

@@ -22,7 +22,7 @@ from shardwright.planning.node_storage import host_cache
 from shardwright.planning.phrases import UNKNOWN_PODS, relative_price_words
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate
-from shardwright.planning.sentences import uncounted_sentence
+from shardwright.planning.sentences import uncounted_sentence, unproven_sentence
 from shardwright.units import format_bytes
 
 
@@ -111,6 +111,7 @@ def warnings(
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
         *_unknown_pods(inventory),
+        *((unproven_sentence(),) if model.stated else ()),
         *model.warnings,
         *traits.warnings,
         *best.candidate.pool.warnings,

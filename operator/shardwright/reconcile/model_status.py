@@ -20,7 +20,7 @@ from shardwright.api.published import (
 from shardwright.api.record import Cause
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.phrases import letters, on_gpus
-from shardwright.planning.sentences import uncounted_sentence
+from shardwright.planning.sentences import uncounted_sentence, unproven_sentence
 from shardwright.reconcile.findings import (
     Findings,
     Summary,
@@ -108,6 +108,9 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     }
     if partly := partly_placed(found):
         said[ConditionType.PARTLY_PLACED] = partly
+    if found.plan is not None and not found.plan.performance.promised:
+        message = unproven_sentence()
+        said[ConditionType.UNPROVEN] = ConditionSaid(True, Reason.BYTES_STATED, message)
     return tuple(_conditions(found, said))
 
 

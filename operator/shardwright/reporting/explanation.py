@@ -169,7 +169,8 @@ def with_drawings(
     plan, candidates = report.outcome, draw_candidates(surveyed, report)
     if not isinstance(plan, Plan):
         return replace(explanation, candidates=candidates)
-    ranks, links = draw_ranks(plan, model), draw_links(plan, pool_of(plan, inventory))
+    ranks = draw_ranks(plan, model)
+    links = draw_links(plan, pool_of(plan, inventory)) if plan.performance.promised else ()
     return replace(explanation, ranks=ranks, links=links, candidates=candidates)
 
 
@@ -198,7 +199,7 @@ def _explain_plan(
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
         costly=tuple(map(without_sentence, report.costly)),
-        times=time_split(plan, report),
+        times=time_split(plan, report) if plan.performance.promised else None,
         sure=how_sure(plan, request),
         pool=plan.pool,
         misses=misses,
@@ -314,15 +315,25 @@ def _objective(request: Request) -> str:
 
 def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple[Fact, ...]:
     return (
-        Fact(label="Can serve", value=serves(plan, request)),
-        Fact(label="Latency", value=latency(plan, request)),
+        *speed_facts(plan, request),
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_each(plan, request),
         *cost_facts(plan),
-        *_stages(plan),
+        *(_stages(plan) if plan.performance.promised else ()),
         Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
+
+
+def speed_facts(plan: Plan, request: Request | None, label: str = "Can serve") -> Iterator[Fact]:
+    """Yield what a plan serves at most, under a ``label``, and its latency; that none is promised
+    of a stated model.
+    """
+    if not plan.performance.promised:
+        yield Fact(label="Speed", value="none is promised: the model is unproven")
+        return
+    yield Fact(label=label, value=serves(plan, request))
+    yield Fact(label="Latency", value=latency(plan, request))
 
 
 def serves(plan: Plan, request: Request | None) -> str:

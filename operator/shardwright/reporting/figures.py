@@ -159,7 +159,8 @@ _BASES: Final = {
 
 def how_sure(plan: Plan, request: Request | None) -> tuple[str, ...]:
     """Return a sentence for each kind of figure."""
-    return (_speed(plan), *_memory(plan), *_start(plan), *_percentile(request))
+    speed = (_speed(plan),) if plan.performance.promised else ()
+    return (*speed, *_memory(plan), *_start(plan), *_percentile(request))
 
 
 def _speed(plan: Plan) -> str:
@@ -177,8 +178,9 @@ def _speed(plan: Plan) -> str:
 def _memory(plan: Plan) -> Iterator[str]:
     band = max((stage.band_bytes for stage in plan.stages), default=0)
     if band:
+        how = "counted exactly" if plan.performance.promised else "stated"
         yield (
-            "Memory: weights are counted exactly; what is left for K/V may be off by "
+            f"Memory: weights are {how}; what is left for K/V may be off by "
             f"{format_bytes(band)} per GPU."
         )
 

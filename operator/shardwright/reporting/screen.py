@@ -23,18 +23,17 @@ from shardwright.planning.phrases import PHRASES, UNKNOWN_PODS, copies, h100s, p
 from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import Objective, Request
 from shardwright.planning.select import UTILISATION
-from shardwright.planning.sentences import without_sentence
+from shardwright.planning.sentences import unproven_sentence, without_sentence
 from shardwright.reporting.drawings import expert_link
 from shardwright.reporting.explanation import (
     Fact,
     cost_facts,
     headline,
     holds,
-    latency,
     pool_of,
     refusal_sentence,
     request_facts,
-    serves,
+    speed_facts,
     why_none,
 )
 from shardwright.reporting.figures import format_band, format_seconds, format_served, short_layout
@@ -115,6 +114,7 @@ class Due(StrEnum):
     """A thing to do before a plan is applied, the most important first."""
 
     NOT_DEPLOYABLE = "NotDeployable"
+    UNPROVEN = "Unproven"
     NOT_CARRIED = "NotCarried"
     GATED = "Gated"
     CACHE_TOO_SMALL = "CacheTooSmall"
@@ -144,6 +144,7 @@ def points(
     pool = pool_of(plan, inventory)
     return (
         *_not_deployable(plan),
+        *_unproven(plan),
         *(_gated(request) if request else ()),
         *(_cache(request) if request else ()),
         *_load(plan, request),
@@ -158,6 +159,11 @@ def _not_deployable(plan: Plan) -> Iterator[DuePoint]:
     if plan.undeployable:
         why = replace(plan.undeployable, path="", gap="").sentence()
         yield DuePoint(due=Due.NOT_DEPLOYABLE, said=f"cannot be deployed yet: {why}")
+
+
+def _unproven(plan: Plan) -> Iterator[DuePoint]:
+    if not plan.performance.promised:
+        yield DuePoint(due=Due.UNPROVEN, said=unproven_sentence())
 
 
 def _gated(request: Request) -> Iterator[DuePoint]:
@@ -394,8 +400,7 @@ def _facts(plan: Plan, request: Request | None, inventory: Inventory | None) -> 
     pool = pool_of(plan, inventory)
     if not plan.groups:
         yield Fact(label="Can serve", value="nothing: replicas is 0")
-    yield Fact(label="Can serve" if plan.groups else "If started", value=serves(plan, request))
-    yield Fact(label="Latency", value=latency(plan, request))
+    yield from speed_facts(plan, request, "Can serve" if plan.groups else "If started")
     yield Fact(label="K/V cache", value=holds(plan))
     yield from cost_facts(plan)
     if plan.groups:

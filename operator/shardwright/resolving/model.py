@@ -20,7 +20,7 @@ from shardwright.api.parts import unsaid
 from shardwright.api.pod_spec import Pod
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings
-from shardwright.api.spec import DraftHead, Model, Spec
+from shardwright.api.spec import DraftHead, Model, Spec, Unproven
 from shardwright.api.weights_source import HUB, claim_of, commit_of, hub_token, scheme_of
 from shardwright.engines.options import Pins
 from shardwright.errors import InputError, Problem
@@ -45,6 +45,7 @@ from shardwright.modelspec.model_spec import (
 )
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model, read_predictor
+from shardwright.modelspec.stated import StatedBytes, stated_model, total_size
 from shardwright.rendering.deployment import SecretKey
 from shardwright.rendering.fetch_job import VARIABLES, Fetcher, HubFetch, config_name
 
@@ -383,6 +384,8 @@ def stored_model(question: Question, spec: Spec) -> ModelSpec:
             used.
     """
     model, reference = spec.model, spec.model.config_map_ref
+    if model.unproven is not None:
+        return _stated(question, spec, model.unproven)
     if model.config is not None:
         return _read(model.config, model.id, "spec.model.config")
     if question.config_text is not None:
@@ -398,6 +401,102 @@ def stored_model(question: Question, spec: Spec) -> ModelSpec:
     return _read_known(model.id, question.catalogue, "spec.model")
 
 
+UNPROVEN: Final = "spec.model.unproven"
+
+
+def _stated(question: Question, spec: Spec, said: Unproven) -> ModelSpec:
+    config = _config_if_any(question, spec)
+    weight_bytes, pins = said.weight_bytes or total_size(config), spec.parallelism
+    if weight_bytes is None and not config and spec.model.config_map_ref is None:
+        problem = unknown(question, spec)
+        if isinstance(problem, Unread):
+            raise InputError([problem])
+    tensor, pipeline = (pins.tensor, pins.pipeline) if pins else (None, None)
+    problems = (*_unstated(said, weight_bytes, tensor, pipeline), *_unpromised(spec))
+    if problems:
+        raise InputError(problems)
+    load = spec.workload
+    stated = StatedBytes(
+        weight_bytes=weight_bytes or 0,
+        kv_bytes_per_token=said.kv_bytes_per_token or 0,
+        tensor=tensor or 1,
+        pipeline=pipeline or 1,
+        longest=spec.engine.max_model_len or load.input_tokens + load.output_tokens,
+    )
+    try:
+        return stated_model(stated, config, source=spec.model.id)
+    except InputError as error:
+        raise InputError(problem.under("spec.model") for problem in error.problems) from None
+
+
+def _config_if_any(question: Question, spec: Spec) -> Mapping[str, object]:
+    if spec.model.config is not None:
+        return spec.model.config
+    if question.config_text is not None:
+        return parse_config(question.config_text, source=spec.model.id)
+    entry = find_model(spec.model.id, question.catalogue)
+    return entry.config if entry else {}
+
+
+def _unstated(
+    said: Unproven, weight_bytes: int | None, tensor: int | None, pipeline: int | None
+) -> Iterator[Problem]:
+    degrees = (("tensor", tensor), ("pipeline", pipeline))
+    lacking = [name for name, degree in degrees if degree is None]
+    if lacking:
+        yield Problem(
+            code="DegreesNotStated",
+            path="spec.parallelism",
+            what=f"{' and '.join(lacking)} missing,",
+            limit=f"must be pinned beside {UNPROVEN}",
+            gap="what divides the model is not known",
+            remedy="set both, with degrees by which its publisher serves it",
+        )
+    if weight_bytes is None:
+        yield Problem(
+            code="BytesNotStated",
+            path=f"{UNPROVEN}.weightBytes",
+            what="missing,",
+            limit="must be stated where no model.safetensors.index.json is beside the config",
+            remedy="set the sum of the sizes of its weight files, in bytes",
+        )
+    if said.kv_bytes_per_token is None:
+        yield Problem(
+            code="BytesNotStated",
+            path=f"{UNPROVEN}.kvBytesPerToken",
+            what="missing,",
+            limit="must be stated",
+            remedy="set what each GPU keeps of a token, in bytes: 2 x layers of a stage x K/V "
+            "heads of a rank x head dimension x 2",
+        )
+
+
+def _unpromised(spec: Spec) -> Iterator[Problem]:
+    """Yield what is asked of a model that only its layers, or a speed, could answer."""
+    pins, load, objective, engine = spec.parallelism, spec.workload, spec.objective, spec.engine
+    asked = {
+        "spec.workload.requestsPerSecond": load.requests_per_second,
+        "spec.objective.ttftMilliseconds": objective.ttft_milliseconds,
+        "spec.objective.tpotMilliseconds": objective.tpot_milliseconds,
+        "spec.engine.speculation": engine.speculation,
+        "spec.engine.kvOffload": engine.kv_offload,
+        "spec.model.adapters": spec.model.adapters,
+        "spec.model.quantization": spec.model.quantization != "Auto",
+        "spec.parallelism.dataParallelAttention": pins and (pins.data_parallel_attention or 1) > 1,
+        "spec.parallelism.context": pins and (pins.context or 1) > 1,
+        "spec.parallelism.partition": pins and pins.partition,
+    }
+    for path in (path for path, wanted in asked.items() if wanted):
+        yield Problem(
+            code="NotProvable",
+            path=path,
+            what=path.rpartition(".")[2],
+            limit=f"cannot be planned beside {UNPROVEN}",
+            gap="neither the layers nor the speed of the model are known",
+            remedy="leave it out",
+        )
+
+
 def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
     """Return a model as the engine holds it: quantized as the spec says, computed in a type, with
     as much of its towers.
@@ -408,6 +507,8 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
     Raises:
         InputError: The weights cannot be quantized so, or not computed in this type.
     """
+    if stored.stated:  # its bytes are what they are, whatever it is computed in
+        return interned(replace(stored, dtype=pins.dtype or stored.dtype))
     computed = computed_in(
         _quantized(stored, model), None if model.quantization in COMPUTED_AS else pins.dtype
     )

@@ -51,7 +51,11 @@ class Wish:
 def wishes_of(subject: Subject) -> tuple[Wish, ...]:
     """Return the fields that the user of a subject has set; the administrator's are not his."""
     own = (*_of_nodes(subject), *_of_space(subject), *_of_limits(subject), *_of_engine(subject))
-    return tuple(wish for wish in own if wish.field.removeprefix("spec.") not in subject.defaulted)
+    # The degrees of a stated model are no wish: nothing is known of it at others.
+    kept = {*subject.defaulted, *(PINS if subject.model.stated else ())}
+    return tuple(
+        wish for wish in own if kept.isdisjoint({wish.field, wish.field.removeprefix("spec.")})
+    )
 
 
 def leave_out(subject: Subject, wishes: Sequence[Wish], fields: Sequence[str]) -> Subject:

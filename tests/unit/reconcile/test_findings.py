@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.api.conditions import SOMETIMES, Condition, ConditionType
 from shardwright.api.published import Status
-from shardwright.planning.report import NoPlan, WaysOut
+from shardwright.planning.report import NoPlan, Plan, WaysOut
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
@@ -125,6 +125,21 @@ def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
     assert planned.message.startswith(
         "spec.engine.args.enable-eplb, spec.engine.args.kernel-config are not counted"
     )
+
+
+def test_a_plan_that_promises_no_speed_has_the_condition_unproven_and_no_other_has_it() -> None:
+    plan = found().plan or a_plan()
+    stated = replace(plan, performance=replace(plan.performance, basis="unproven"))
+
+    def unproven(of: Plan) -> list[tuple[bool | None, str, str]]:
+        return [
+            (each.status, each.reason, each.message[:9])
+            for each in conditions(found(plan=of))
+            if each.type is ConditionType.UNPROVEN
+        ]
+
+    assert unproven(stated) == [(True, "BytesStated", "unproven:")]
+    assert unproven(plan) == []
 
 
 def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_plan() -> None:

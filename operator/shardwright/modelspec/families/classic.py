@@ -8,7 +8,14 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.modelspec.config_json import CONTEXT, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
+from shardwright.modelspec.families.family import (
+    Family,
+    Shape,
+    alternating,
+    grouped,
+    grouped_tensors,
+    window_of,
+)
 from shardwright.modelspec.model_spec import (
     Block,
     Blocks,
@@ -158,6 +165,16 @@ def _cohere(fields: Fields, shape: Shape) -> Blocks:
     return _same(shape, intermediate, 3, tensors)
 
 
+def _cohere2(fields: Fields, shape: Shape) -> Blocks:
+    """Its windows see one token more. Source: vLLM 0.33 ``models/commandr.py``."""
+    block, window = _cohere(fields, shape)(0), window_of(fields)
+    slides = alternating(fields, shape.layers, full_every=4)
+    near = replace(
+        block, layer=replace(block.layer, attention=grouped(shape, window and window + 1))
+    )
+    return lambda layer: near if slides(layer) else block
+
+
 _GPT_NAMES = MappingProxyType(
     {
         "hidden_size": ("n_embd", "hidden_dim"),
@@ -202,4 +219,5 @@ FAMILIES = {
         blocks=_chatglm, names=_CHATGLM_NAMES, ignores=_HEAD_DIM
     ),
     "CohereForCausalLM": Family(blocks=_cohere, tied=True),
+    "Cohere2ForCausalLM": Family(blocks=_cohere2, tied=True),
 }

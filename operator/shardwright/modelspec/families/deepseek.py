@@ -6,6 +6,7 @@ beside the latent vectors.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from shardwright.modelspec.config_json import (
@@ -153,14 +154,17 @@ def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
     return lambda layer: borrowed if layer < len(types) and types[layer] == "shared" else own
 
 
-def _deepseek(fields: Fields, shape: Shape) -> Blocks:
+def _deepseek(fields: Fields, shape: Shape, gate: WeightFormat | None = None) -> Blocks:
     attention, experts = _attentions(fields, shape), read_experts(fields)
     dense = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
     corrected = fields.string("topk_method") == "noaux_tc"
     every = fields.integer("moe_layer_freq", LAYERS, default=1)
     dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
-    sparse_tensors = (*expert_tensors(shape, experts, corrected=corrected), *block_norms(shape))
+    sparse_tensors = (
+        *expert_tensors(shape, experts, corrected=corrected, gate=gate),
+        *block_norms(shape),
+    )
 
     def block(layer: int) -> Block:
         own = attention(layer)
@@ -182,6 +186,11 @@ _DEFAULTS = MappingProxyType(
 )
 
 FAMILIES = {
+    "MistralLarge3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
+    "Glm4MoeLiteForCausalLM": Family(
+        blocks=partial(_deepseek, gate=FP32),
+        defaults=MappingProxyType({**_DEFAULTS, "first_k_dense_replace": 1}),
+    ),
     "DeepseekV2ForCausalLM": Family(
         blocks=_deepseek, defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536})
     ),

@@ -3,6 +3,7 @@ Qwen3-MoE.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import MappingProxyType
 
 from shardwright.modelspec.config_json import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
@@ -209,7 +210,43 @@ def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
 
 _QWEN3_NAMES = MappingProxyType({"num_experts": ("num_local_experts",)})
 
+
+def _olmoe(fields: Fields, shape: Shape) -> Blocks:
+    experts = fields.integer("num_experts", EXPERTS)
+    block = ExpertFeedForward(
+        experts=experts,
+        experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+        expert_intermediate=fields.integer("intermediate_size", WIDTH),
+    )
+    whole = Block(
+        layer=Layer(attention=grouped(shape), feed_forward=block),
+        tensors=(
+            *grouped_tensors(shape),
+            *norms(shape.heads * shape.head_dim, "self_attn.q_norm"),
+            *norms(shape.kv_heads * shape.head_dim, "self_attn.k_norm"),
+            *qwen_expert_tensors(shape, block, quantizable_router=False),
+            *block_norms(shape),
+        ),
+    )
+    return lambda _: whole
+
+
+def _granite(fields: Fields, shape: Shape) -> Blocks:
+    shared = fields.integer("shared_intermediate_size", (0, WIDTH[1]), default=0)
+    block = _mixtral(fields, shape)(0)
+    assert isinstance(block.layer.feed_forward, ExpertFeedForward)  # noqa: S101 - as Mixtral's are
+    experts = replace(block.layer.feed_forward, shared_intermediate=shared)
+    beside = gated("shared_mlp", shape.hidden, shared) if shared else ()
+    whole = Block(
+        layer=replace(block.layer, feed_forward=experts), tensors=(*block.tensors, *beside)
+    )
+    return lambda _: whole
+
+
 FAMILIES = {
+    "OlmoeForCausalLM": Family(blocks=_olmoe, ignores=frozenset({"head_dim"})),
+    "GraniteMoeForCausalLM": Family(blocks=_granite),
+    "GraniteMoeSharedForCausalLM": Family(blocks=_granite),
     "DbrxForCausalLM": Family(blocks=_dbrx, names=_DBRX_NAMES),
     "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
     "MixtralForCausalLM": Family(
