@@ -42,6 +42,7 @@ def settings_text(
         "gpuHourPrices": {},
         "trustedLabelPrefix": "",
         "nodeSet": "",
+        "taintStates": {},
         "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,

@@ -30,6 +30,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.hardware.taints import TaintState
 from shardwright.units import GIGA, MIB, TERA
 
 _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -517,13 +518,14 @@ class Stated:
     GPU for an hour, by its id. ``label_prefix`` is of labels that no kubelet can write: a node's
     price and NVLink domain are believed under it alone (empty: from any label or annotation of
     ours, and from the node's clique). ``node_set`` is the value of :data:`NODE_SET` on nodes to
-    plan on; empty: they must have none.
+    plan on; empty: they must have none. ``taint_states`` is what taints say, by key or beginning.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     label_prefix: str = ""
     node_set: str = ""
+    taint_states: Mapping[str, TaintState] = field(default_factory=dict)
 
     def price_of(self, gpu: Gpu) -> float | None:
         """Return the price of one GPU for an hour, a slice's by its share; None: not stated."""

@@ -329,10 +329,10 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         domain=node.domain.name,
         path=node.path,
         labels=node.labels,
-        taints=node.taints,
         host_bytes=node.host_bytes,
         unopened=node.domain.unopened,
         disk_bytes=node.disk_bytes,
+        sick=node.sick,
     )
 
 

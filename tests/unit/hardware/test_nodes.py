@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion, Taint
+from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.taints import Taint
 from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIB, MIB
 from tests.support.builders_nodes import (
