@@ -43,6 +43,7 @@ def settings_text(
         "trustedLabelPrefix": "",
         "nodeSet": "",
         "taintStates": {},
+        "rdmaResources": [],
         "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,

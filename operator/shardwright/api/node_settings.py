@@ -52,6 +52,9 @@ _TaintKey = Annotated[
         max_length=LABEL_KEY_MAX_LENGTH, pattern=rf"{LABEL_KEY}|^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\*$"
     ),
 ]
+_Resource = Annotated[
+    str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY.replace("/)?", "/)"))
+]
 _Price = Annotated[float, Field(ge=0.000_1, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -84,6 +87,11 @@ class NodeSettings(Part):
         max_length=64,
         description="What taints of nodes say, by key, or by its beginning and *.",
     )
+    rdma_resources: list[_Resource] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Further resources of nodes by which pods reach RDMA, as openshift.io/rdma.",
+    )
 
 
 NAMES: Final = tuple(str(field.alias) for field in NodeSettings.model_fields.values())
@@ -105,6 +113,7 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
         prices=found.gpu_hour_prices,
         label_prefix=found.trusted_label_prefix,
         node_set=found.node_set,
+        rdma_resources=frozenset(found.rdma_resources),
         taint_states={key: TaintState(said) for key, said in found.taint_states.items()},
     )
 

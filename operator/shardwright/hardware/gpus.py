@@ -518,7 +518,8 @@ class Stated:
     GPU for an hour, by its id. ``label_prefix`` is of labels that no kubelet can write: a node's
     price and NVLink domain are believed under it alone (empty: from any label or annotation of
     ours, and from the node's clique). ``node_set`` is the value of :data:`NODE_SET` on nodes to
-    plan on; empty: they must have none. ``taint_states`` is what taints say, by key or beginning.
+    plan on; empty: they must have none. ``taint_states`` is what taints say, by key or beginning,
+    ``rdma_resources`` are further names of RDMA devices.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
@@ -526,6 +527,7 @@ class Stated:
     label_prefix: str = ""
     node_set: str = ""
     taint_states: Mapping[str, TaintState] = field(default_factory=dict)
+    rdma_resources: frozenset[str] = frozenset()
 
     def price_of(self, gpu: Gpu) -> float | None:
         """Return the price of one GPU for an hour, a slice's by its share; None: not stated."""

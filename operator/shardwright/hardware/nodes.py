@@ -40,7 +40,9 @@ from shardwright.hardware.topology import (
     DomainKind,
     Instance,
     find_instance,
+    network_way,
     offered_rdma,
+    rate_contradiction,
     read_domain,
     read_network,
     read_path,
@@ -166,6 +168,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str, stated: Stated) 
     instance = _matching_instance(raw, gpu)
     domain = read_domain(raw, gpu, gpus, physical, instance)
     taints = read_taints(mappings(raw.spec.get("taints")), stated.taint_states)
+    rates = rate_contradiction(raw, gpus, instance)
     unhealthy = f"{gpus} of {physical} GPUs are healthy" if gpus < physical else ""
     return NodeFacts(
         name=raw.name,
@@ -186,8 +189,9 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str, stated: Stated) 
         # cluster-autoscaler utils/taints/taints.go).
         deleting=raw.deleting
         or any(taint.hard and taint.state is TaintState.ENDS for taint in taints),
-        warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
-        rdma=offered_rdma(raw),
+        warnings=tuple(filter(None, (unhealthy, domain.warning, rates, *_no_numbers(raw)))),
+        rdma=offered_rdma(raw, stated.rdma_resources),
+        network_way=network_way(raw, instance),
         host_bytes=quantity(raw.allocatable.get("memory")),
         disk_bytes=quantity(raw.allocatable.get("ephemeral-storage")),
         sick=physical - gpus,

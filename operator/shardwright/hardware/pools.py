@@ -26,7 +26,7 @@ Basis: assumed, driver versions move the label by less than 1%, product variants
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...]]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], str]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -146,7 +146,7 @@ def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerm
 
 
 def _reach(node: NodeFacts, rdma: RdmaRequest) -> tuple[Link, Reach]:
-    return reach(node.network, node.rdma, node.gpus, rdma)
+    return reach(node.network, node.rdma, node.gpus, rdma, node.network_way)
 
 
 def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
@@ -182,6 +182,7 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.architecture,
         node.gpu_hour_price,
         how.names,
+        how.way,
     )
 
 

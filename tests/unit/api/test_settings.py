@@ -361,12 +361,14 @@ def test_what_is_stated_of_nodes_is_read() -> None:
         "gpuHourPrices": {"H100-SXM-80GB": 2},
         "nodeSet": "team",
         "taintStates": states,
+        "rdmaResources": ["openshift.io/rdma"],
     }
 
     assert read_settings(json.dumps(said)).stated == Stated(
         prices={"H100-SXM-80GB": 2.0},
         label_prefix=prefix,
         node_set="team",
+        rdma_resources=frozenset({"openshift.io/rdma"}),
         taint_states={key: TaintState(state) for key, state in states.items()},
     )
 
@@ -376,6 +378,7 @@ def test_what_is_stated_of_nodes_is_read() -> None:
     [
         ({"trustedLabelPrefix": "a.example"}, ("BadFormat", "trustedLabelPrefix")),
         ({"nodeSet": "a.b"}, ("BadFormat", "nodeSet")),
+        ({"rdmaResources": ["rdma"]}, ("BadFormat", "rdmaResources[0]")),
         ({"taintStates": {"a b": "Passes"}}, ("BadFormat", "taintStates.a b")),
         ({"taintStates": {"*": "Passes"}}, ("BadFormat", "taintStates.*")),
         ({"taintStates": {"a": "Repair"}}, ("NotAllowed", "taintStates.a")),

@@ -797,7 +797,7 @@ def test_groups_inside_one_rack_request_no_network_devices() -> None:
     ("mode", "why"),
     [
         (RdmaMode.NONE, "spec.pod.network.rdma is None"),
-        (RdmaMode.AUTO, "the nodes offer no RDMA resource (docs/howto/network.md)"),
+        (RdmaMode.AUTO, "the nodes offer no RDMA resource that is known (rdmaResources)"),
     ],
 )
 def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(
