@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import Capability, RdmaRequest
+from shardwright.hardware.claims import Claim
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.taints import Taint, TaintState
 
@@ -37,7 +38,8 @@ class PodTerms:
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
     node. ``mig_profile`` is of the slices that pods use instead of whole GPUs (empty: they use
-    none). ``lacking`` is what the cluster or the image lacks of what they could use.
+    none). ``lacking`` is what the cluster or the image lacks of what they could use. ``claims``
+    are those that they mount, as far as they are known.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class PodTerms:
     compute_domains: bool = True
     mig_profile: str = ""
     lacking: tuple[Capability, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 WHOLE: Final = ""
@@ -59,6 +62,7 @@ class NodeFilter:
 
     def __init__(self, terms: PodTerms) -> None:
         self._mig_profile = terms.mig_profile
+        self._claims = terms.claims
         self._selector = sorted(terms.selector.items())
         self._tolerations = (*DEFAULT_TOLERATIONS, *terms.tolerations)
         self._tainted: dict[tuple[Taint, ...], tuple[Problem, ...]] = {(): ()}
@@ -70,6 +74,7 @@ class NodeFilter:
         return (
             cut_otherwise(node, self._mig_profile)
             or _selected(node, self._selector)
+            or _volume_elsewhere(node, self._claims)
             or self._by_taint(node.taints, passing=False)
             or _state(node)
             or self._by_taint(node.taints, passing=True)
@@ -142,6 +147,19 @@ def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem |
         limit=f"must be {value!r}",
         remedy="label the node or change the selector",
         path="spec.placement.nodeSelector",
+    )
+
+
+def _volume_elsewhere(node: NodeFacts, claims: Sequence[Claim]) -> Problem | None:
+    claim = next((each for each in claims if not each.reached_from(node.name, node.labels)), None)
+    if claim is None:
+        return None
+    return Problem(
+        code="VolumeElsewhere",
+        what=f"the volume of claim {claim.name}",
+        limit="is not reached from this node",
+        remedy="use a volume that every node reaches, or free GPUs of the nodes that reach it",
+        path="spec.model.weights",
     )
 
 

@@ -41,6 +41,7 @@ from shardwright.resolving.engine import (
 )
 from shardwright.resolving.intent import (
     Intent,
+    claim_names,
     intent_of,
     network_rules_of,
     terms_of,
@@ -205,6 +206,11 @@ def resolve(question: Question) -> Subject:
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
     deployment = _deployment(resource, question.settings, version, stored.quantization, hashes.pods)
+    claims = tuple(
+        question.claims[resource.metadata.namespace, name]
+        for name in claim_names(spec)
+        if (resource.metadata.namespace, name) in question.claims
+    )
     return Subject(
         owner=deployment.owner,
         generation=resource.metadata.generation,
@@ -216,10 +222,12 @@ def resolve(question: Question) -> Subject:
             disk_bytes=_disk_bytes(deployment, stored, draft),
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
+            claims=claims,
+            cache_claim=(deployment.weights.cache and deployment.weights.cache.claim) or "",
             owner=(_stated_namespace(resource.metadata), resource.metadata.name),
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
-        terms=replace(terms_of(spec), lacking=question.lacking),
+        terms=replace(terms_of(spec), lacking=question.lacking, claims=claims),
         deployment=deployment,
         defaulted=defaulted,
         input_hash=hashes.whole,
