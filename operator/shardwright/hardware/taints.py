@@ -76,7 +76,11 @@ def read_taints(
     """
     said = tuple(sorted(stated.items()))
     named = tuple(
-        tuple(text_or_empty(taint.get(part)) for part in ("key", "effect", "value"))
+        (
+            text_or_empty(taint.get("key")),
+            text_or_empty(taint.get("effect")),
+            text_or_empty(taint.get("value")),
+        )
         for taint in taints
     )
     return _read(named, said)
@@ -84,15 +88,15 @@ def read_taints(
 
 @lru_cache(maxsize=256)
 def _read(
-    named: tuple[tuple[str, ...], ...], stated: tuple[tuple[str, TaintState], ...]
+    named: tuple[tuple[str, str, str], ...], stated: tuple[tuple[str, TaintState], ...]
 ) -> tuple[Taint, ...]:
     """Nodes of one kind share their taints."""
-    return tuple(_taint(*parts, dict(stated)) for parts in sorted(set(named)) if parts[0])
-
-
-def _taint(key: str, effect: str, value: str, stated: Mapping[str, TaintState]) -> Taint:
-    state, owner = _meaning(key, stated)
-    return Taint(key=key, effect=effect, value=value, state=state, owner=owner)
+    means = {key: _meaning(key, dict(stated)) for key, _, _ in named}
+    return tuple(
+        Taint(key=key, effect=effect, value=value, state=means[key][0], owner=means[key][1])
+        for key, effect, value in sorted(set(named))
+        if key
+    )
 
 
 def _meaning(key: str, stated: Mapping[str, TaintState]) -> tuple[TaintState, str]:

@@ -59,7 +59,7 @@ def test_a_bound_claim_is_as_large_as_its_volume_and_reached_from_its_nodes() ->
     assert reached(found, "a", "b", "c") == ["a", "b"]
 
 
-NO_PROVISIONER = {"provisioner": "kubernetes.io/no-provisioner"}
+STATIC = "kubernetes.io/no-provisioner"
 ZONES = [{"matchLabelExpressions": [{"key": HOST, "values": ["a"]}]}]
 
 
@@ -80,7 +80,7 @@ ZONES = [{"matchLabelExpressions": [{"key": HOST, "values": ["a"]}]}]
                 a_volume("2", "b", storageClassName="local", claimRef={"name": "taken"}),
                 a_volume("3", "c", storageClassName="local", capacity={"storage": "1Gi"}),
             ),
-            (a_class(**NO_PROVISIONER),),
+            (a_class(provisioner=STATIC),),
             "a",
         ),
         ({}, (), (a_class(default=True, provisioner="x.csi"),), "abc"),
@@ -102,7 +102,7 @@ def test_a_claim_that_waits_for_its_first_pod_is_reached_from_where_a_volume_may
     ("spec", "classes"),
     [
         ({"storageClassName": ""}, ()),
-        ({"storageClassName": "local"}, (a_class(**NO_PROVISIONER),)),
+        ({"storageClassName": "local"}, (a_class(provisioner=STATIC),)),
         ({"storageClassName": "gone"}, (a_class(provisioner="x.csi"),)),
         ({}, (a_class(provisioner="x.csi"),)),
     ],

@@ -13,7 +13,7 @@ from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 
-def report_of(claim: Claim, model: str, asked: Mapping[str, Any], **degrees: int) -> Report:
+def report_of(claim: Claim, model: str, asked: Mapping[str, Any], **degrees: Any) -> Report:
     request = replace(a_request(**degrees), claims=(claim,), **asked)
     return make_plan(a_model(model), an_inventory(a_pool(nodes=4)), request, vllm_traits())
 
