@@ -36,11 +36,11 @@ from shardwright.cluster.resources import (
 )
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.hardware.capabilities import lacking
-from shardwright.hardware.claims import Claims, read_claims
 from shardwright.hardware.facts import GpuUsage, read_pod
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.nodes import PublishedDevices, read_published
 from shardwright.hardware.untrusted import mappings
+from shardwright.hardware.volume_claims import ClaimsByName, read_claims
 from shardwright.modelspec.config_json import folder_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.model import Question, source_of
@@ -81,7 +81,7 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
     )
 
 
-async def _read_claims(client: Client) -> Claims:
+async def _read_claims(client: Client) -> ClaimsByName:
     """Return the claims of the cluster, none if they may not be read."""
     claims, volumes, classes = [
         await unless_forbidden(_all(client, kind)) or () for kind in _STORAGE_KINDS

@@ -14,7 +14,6 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.cli.inputs import Given, name_the_file
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
-from shardwright.hardware.claims import Claims, read_claims
 from shardwright.hardware.facts import GpuUsage, NodeFacts, read_claimed
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.inventory import NodeExclusion
@@ -27,6 +26,7 @@ from shardwright.hardware.nodes import (
 )
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.hardware.volume_claims import ClaimsByName, read_claims
 from shardwright.rendering.labels import KIND
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
@@ -46,7 +46,7 @@ class Surroundings:
     usage: tuple[GpuUsage, ...] | None
     reservations: tuple[Reservation, ...] = ()
     lacking: tuple[Capability, ...] = ()
-    claims: Claims = field(default_factory=dict)
+    claims: ClaimsByName = field(default_factory=dict)
 
 
 def read_surroundings(
@@ -83,7 +83,7 @@ def read_surroundings(
     )
 
 
-def claims_in(sources: Iterable[Given]) -> Claims:
+def claims_in(sources: Iterable[Given]) -> ClaimsByName:
     """Return the PersistentVolumeClaims of files, with their volumes and storage classes."""
     objects = tuple(sources)
     kinds = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")

@@ -26,7 +26,7 @@ Basis: assumed, driver versions move the label by less than 1%, product variants
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], str]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...]]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -182,7 +182,6 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.architecture,
         node.gpu_hour_price,
         how.names,
-        how.way,
     )
 
 

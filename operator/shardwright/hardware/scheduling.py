@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import Capability, RdmaRequest
-from shardwright.hardware.claims import Claim
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.taints import Taint, TaintState
+from shardwright.hardware.volume_claims import VolumeClaim
 
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)
@@ -48,7 +48,7 @@ class PodTerms:
     compute_domains: bool = True
     mig_profile: str = ""
     lacking: tuple[Capability, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[VolumeClaim, ...] = ()
 
 
 WHOLE: Final = ""
@@ -150,7 +150,7 @@ def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem |
     )
 
 
-def _volume_elsewhere(node: NodeFacts, claims: Sequence[Claim]) -> Problem | None:
+def _volume_elsewhere(node: NodeFacts, claims: Sequence[VolumeClaim]) -> Problem | None:
     claim = next((each for each in claims if not each.reached_from(node.name, node.labels)), None)
     if claim is None:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shardwright.errors import Problem
-from shardwright.hardware.claims import Claim, Sharing
+from shardwright.hardware.volume_claims import Sharing, VolumeClaim
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.request import Request
 from shardwright.units import format_bytes
@@ -28,7 +28,7 @@ def _too_many(candidate: Candidate, sharing: Sharing) -> bool:
     return sharing is Sharing.POD and pods > 1
 
 
-def _not_shared(candidate: Candidate, claim: Claim) -> Problem:
+def _not_shared(candidate: Candidate, claim: VolumeClaim) -> Problem:
     pod = claim.sharing is Sharing.POD
     pods = candidate.placement.nodes_per_replica * candidate.layout.replicas
     return Problem(
@@ -41,11 +41,11 @@ def _not_shared(candidate: Candidate, claim: Claim) -> Problem:
     )
 
 
-def _short(claim: Claim, request: Request) -> bool:
+def _short(claim: VolumeClaim, request: Request) -> bool:
     return claim.size_bytes is not None and request.file_bytes > claim.size_bytes
 
 
-def _too_small(claim: Claim, file_bytes: int) -> Problem:
+def _too_small(claim: VolumeClaim, file_bytes: int) -> Problem:
     size = claim.size_bytes or 0
     return Problem(
         code="ClaimTooSmall",
@@ -57,7 +57,7 @@ def _too_small(claim: Claim, file_bytes: int) -> Problem:
     )
 
 
-def _unbound(claim: Claim) -> Problem:
+def _unbound(claim: VolumeClaim) -> Problem:
     return Problem(
         code="ClaimUnbound",
         what=f"claim {claim.name}",

@@ -13,7 +13,7 @@ from typing import Final
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.costs.host import Storage
 from shardwright.costs.workload import Workload
-from shardwright.hardware.claims import Claim
+from shardwright.hardware.volume_claims import VolumeClaim
 from shardwright.layouts.layout import SearchSpace
 
 
@@ -74,7 +74,7 @@ class Request:
     gated: tuple[str, ...] = ()
     owner: tuple[str, str] = ("", "NAME")
     deploy: bool = False
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[VolumeClaim, ...] = ()
     cache_claim: str = ""
 
 

@@ -25,7 +25,7 @@ from shardwright.api.weights_source import HUB, claim_of, commit_of, hub_token, 
 from shardwright.engines.options import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
-from shardwright.hardware.claims import Claims
+from shardwright.hardware.volume_claims import ClaimsByName
 from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import (
@@ -69,7 +69,7 @@ class Question:
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     lacking: tuple[Capability, ...] = ()
-    claims: Claims = field(default_factory=dict)
+    claims: ClaimsByName = field(default_factory=dict)
     fetcher: Fetcher | None = None
 
 

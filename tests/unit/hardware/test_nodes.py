@@ -273,7 +273,7 @@ class TestMemory:
         assert node.gpu.memory_bytes == 49140 * MIB
 
     @pytest.mark.parametrize("mib", ["9984", "9999999"])
-    def test_nor_is_a_persons_word_on_memory_beyond_twice_the_products(self, mib: str) -> None:
+    def test_a_persons_word_on_memory_far_from_the_products_is_not_believed(self, mib: str) -> None:
         node = a_node("x", annotations={"shardwright.io/gpu-memory-mib": mib})
         assert code(node) == "LabelsImplausible"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.claims import Claim, Sharing
+from shardwright.hardware.volume_claims import Sharing, VolumeClaim
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 
-def report_of(claim: Claim, model: str, asked: Mapping[str, Any], **degrees: Any) -> Report:
+def report_of(claim: VolumeClaim, model: str, asked: Mapping[str, Any], **degrees: Any) -> Report:
     request = replace(a_request(**degrees), claims=(claim,), **asked)
     return make_plan(a_model(model), an_inventory(a_pool(nodes=4)), request, vllm_traits())
 
@@ -33,7 +33,9 @@ def report_of(claim: Claim, model: str, asked: Mapping[str, Any], **degrees: Any
 def test_the_pods_of_a_layout_must_be_where_its_claim_may_be_mounted(
     sharing: Sharing, degrees: dict[str, int], *, fits: bool
 ) -> None:
-    outcome = report_of(Claim(name="hub", sharing=sharing), "llama-70b", {}, **degrees).outcome
+    outcome = report_of(
+        VolumeClaim(name="hub", sharing=sharing), "llama-70b", {}, **degrees
+    ).outcome
 
     assert isinstance(outcome, Plan) is fits
     if isinstance(outcome, NoPlan):
@@ -44,7 +46,7 @@ def test_the_pods_of_a_layout_must_be_where_its_claim_may_be_mounted(
 def test_what_is_downloaded_must_fit_into_the_claim_for_it(
     gigabytes: int, cache: str, *, fits: bool
 ) -> None:
-    claim = Claim(name="hub", size_bytes=gigabytes * GIB)
+    claim = VolumeClaim(name="hub", size_bytes=gigabytes * GIB)
     asked = {"file_bytes": 100 * GIB, "cache_claim": cache}
 
     assert isinstance(report_of(claim, "llama-8b", asked).outcome, Plan) is fits
@@ -53,7 +55,7 @@ def test_what_is_downloaded_must_fit_into_the_claim_for_it(
 
 
 def test_a_claim_without_a_volume_keeps_every_layout_from_starting() -> None:
-    outcome = report_of(Claim(name="hub", bindable=False), "llama-8b", {}).outcome
+    outcome = report_of(VolumeClaim(name="hub", bindable=False), "llama-8b", {}).outcome
 
     assert isinstance(outcome, NoPlan)
     assert outcome.problem.sentence().startswith(

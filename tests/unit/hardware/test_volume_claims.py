@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.claims import Claim, Sharing, read_claims
+from shardwright.hardware.volume_claims import Sharing, VolumeClaim, read_claims
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node, inventory_of
 
@@ -28,11 +28,13 @@ def a_class(name: str = "local", *, default: bool = False, **more: Any) -> dict[
     return {"metadata": {"name": name, "annotations": annotations}, **more}
 
 
-def read(claim: dict[str, Any], volumes: Sequence[Any] = (), classes: Sequence[Any] = ()) -> Claim:
+def read(
+    claim: dict[str, Any], volumes: Sequence[Any] = (), classes: Sequence[Any] = ()
+) -> VolumeClaim:
     return read_claims([claim], volumes, classes)["team", "hub"]
 
 
-def reached(claim: Claim, *hosts: str) -> list[str]:
+def reached(claim: VolumeClaim, *hosts: str) -> list[str]:
     return [host for host in hosts if claim.reached_from(host, {HOST: host})]
 
 
@@ -128,10 +130,10 @@ def test_a_claim_for_which_nothing_makes_or_offers_a_volume_is_never_bound(
 def test_terms_are_read_as_the_scheduler_reads_them(
     expression: dict[str, Any], *, holds: bool
 ) -> None:
-    claim = Claim(name="hub", terms=({"matchExpressions": [expression]},))
+    claim = VolumeClaim(name="hub", terms=({"matchExpressions": [expression]},))
 
     assert claim.reached_from("a", {"zone": "x", "racks": "3"}) is holds
-    assert not Claim(name="hub", terms=({},)).reached_from("a", {})
+    assert not VolumeClaim(name="hub", terms=({},)).reached_from("a", {})
 
 
 def test_nodes_that_do_not_reach_a_volume_are_left_out() -> None:

@@ -22,7 +22,7 @@ class Sharing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class VolumeClaim:
     """A claim that exists. ``terms`` are what nodes must be like to reach its volume, or one that
     it may still be bound to, by one of them (none: each node reaches it). ``bindable``: it has a
     volume, or something makes or offers one.
@@ -39,7 +39,7 @@ class Claim:
         return not self.terms or any(_matches(term, name, labels) for term in self.terms)
 
 
-Claims = Mapping[tuple[str, str], Claim]
+ClaimsByName = Mapping[tuple[str, str], VolumeClaim]
 """Claims by namespace and name."""
 
 _MANY: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -49,7 +49,7 @@ _DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 
 def read_claims(
     claims: Iterable[object], volumes: Iterable[object], classes: Iterable[object]
-) -> Claims:
+) -> ClaimsByName:
     """Return the claims of PersistentVolumeClaims, with what PersistentVolumes and StorageClasses
     say of their volumes.
     """
@@ -64,7 +64,7 @@ def _claim(
     content: Mapping[str, Any],
     volumes: Mapping[str, Mapping[str, Any]],
     classes: Mapping[str, Mapping[str, Any]],
-) -> Claim:
+) -> VolumeClaim:
     spec, status = mapping(content.get("spec")), mapping(content.get("status"))
     sizes = (
         quantity(mapping(status.get("capacity")).get("storage")),
@@ -75,7 +75,7 @@ def _claim(
     terms, bindable = (_of_volume(volumes.get(bound, {})), True) if bound else ((), True)
     if not bound:
         terms, bindable = _to_come(spec, size or 0, volumes.values(), classes)
-    return Claim(
+    return VolumeClaim(
         name=_named(content),
         sharing=_sharing(spec.get("accessModes")),
         size_bytes=size,
