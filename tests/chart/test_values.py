@@ -267,7 +267,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text({}, gpuHourPrices={"H100-SXM-80GB": 2.5}),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
-                [{"H100-SXM-80GB": 2.5}, "", ""]
+                [{"H100-SXM-80GB": 2.5}, "", "", {}, []]
             ),
         },
     ),
@@ -276,7 +276,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text({}, trustedLabelPrefix="node-restriction.kubernetes.io/"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
-                [{}, "node-restriction.kubernetes.io/", ""]
+                [{}, "node-restriction.kubernetes.io/", "", {}, []]
             ),
         },
     ),
@@ -285,11 +285,29 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text({}, nodeSet="team"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
-                [{}, "", "team"]
+                [{}, "", "team", {}, []]
             ),
             "ClusterRole/shardwright-nodes": GONE,
             "ClusterRole/shardwright-nodes-team": NEW,
             "ClusterRole/shardwright rules.2.resourceNames.0": "shardwright-nodes-team",
+        },
+    ),
+    "taintStates": (
+        {"example.com/warm-up": "Passes"},
+        {
+            f"{SETTINGS}": settings_text({}, taintStates={"example.com/warm-up": "Passes"}),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{}, "", "", {"example.com/warm-up": "Passes"}, []]
+            ),
+        },
+    ),
+    "rdmaResources": (
+        ["openshift.io/rdma"],
+        {
+            f"{SETTINGS}": settings_text({}, rdmaResources=["openshift.io/rdma"]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{}, "", "", {}, ["openshift.io/rdma"]]
+            ),
         },
     ),
     "autoscaledPools": (
@@ -530,6 +548,11 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"H100-SXM-80GB": 0},
         "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001",
     ),
+    "taintStates": (
+        {"a": "Tolerate"},
+        "'/taintStates/a': value must be one of 'Reserved', 'Passes', 'Ends'",
+    ),
+    "rdmaResources": (["rdma"], "'/rdmaResources/0': 'rdma' does not match pattern"),
     "trustedLabelPrefix": (
         "a.example",
         "'/trustedLabelPrefix': 'a.example' does not match pattern",

@@ -216,7 +216,7 @@ def inventory_of(*nodes: object, pods: Iterable[object] = (), **options: Any) ->
     """
     asked = {
         name: options.pop(name)
-        for name in ("selector", "tolerations", "rdma", "compute_domains", "lacking")
+        for name in ("selector", "tolerations", "rdma", "compute_domains", "lacking", "claims")
         if name in options
     }
     facts = [found for node in nodes if (found := read_node(node)) is not None]

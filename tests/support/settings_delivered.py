@@ -43,6 +43,8 @@ def settings_text(
         "gpuHourPrices": {},
         "trustedLabelPrefix": "",
         "nodeSet": "",
+        "taintStates": {},
+        "rdmaResources": [],
         "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from shardwright.api.parts import LABEL_KEY, LabelValue, Part
+from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, LabelValue, Part
 from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import (
@@ -42,9 +42,19 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.provisioning import HOSTNAME, AutoscaledPool
 from shardwright.hardware.suitability import RESOURCES, is_slice
+from shardwright.hardware.taints import TaintState
 from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIGA, MIB, TERA
 
+_TaintKey = Annotated[
+    str,
+    StringConstraints(
+        max_length=LABEL_KEY_MAX_LENGTH, pattern=rf"{LABEL_KEY}|^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\*$"
+    ),
+]
+_Resource = Annotated[
+    str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY.replace("/)?", "/)"))
+]
 _Price = Annotated[float, Field(ge=0.000_1, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -72,6 +82,16 @@ class NodeSettings(Part):
         description=f"Value of the label {NODE_SET} of the "
         "nodes that are planned on; empty: those without it.",
     )
+    taint_states: dict[_TaintKey, Literal["Reserved", "Passes", "Ends"]] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="What taints of nodes say, by key, or by its beginning and *.",
+    )
+    rdma_resources: list[_Resource] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Further resources of nodes by which pods reach RDMA, as openshift.io/rdma.",
+    )
 
 
 NAMES: Final = tuple(str(field.alias) for field in NodeSettings.model_fields.values())
@@ -93,6 +113,8 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
         prices=found.gpu_hour_prices,
         label_prefix=found.trusted_label_prefix,
         node_set=found.node_set,
+        rdma_resources=frozenset(found.rdma_resources),
+        taint_states={key: TaintState(said) for key, said in found.taint_states.items()},
     )
 
 
@@ -251,6 +273,9 @@ def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Probl
             what=what,
             remedy="leave it out: new nodes are in one of their own",
         )
+    # A state goes by itself, or goes with its node.
+    kept = tuple(taint for taint in found.taints if taint.state is TaintState.RESERVED)
+    found = replace(found, taints=kept, deleting=False)
     return AutoscaledPool(
         name=one.name,
         max_nodes=one.max_nodes,

@@ -60,6 +60,7 @@ def plan_status(report: Report) -> dict[str, Any]:
         alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
         excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
         considered=report.considered,
+        waiting_helps=report.unplaced.heals_by_itself if report.unplaced else None,
         without=without or None,
     ).model_dump(by_alias=True, exclude_none=True)
 

@@ -70,12 +70,12 @@ class Network(Part):
             json_schema_extra={"x-kubernetes-list-type": "atomic"},
         )
     )
-    plugins: list[Literal["EFA"]] | None = Field(
+    plugins: list[Literal["EFA", "GIB"]] | None = Field(
         default=None,
-        max_length=1,
+        max_length=2,
         description="Network plugins of NCCL that the image has. EFA: aws-ofi-nccl with libfabric, "
-        "without which AWS's network is planned as TCP. Left out: those that the image's name "
-        "tells (a tag that ends in -efa).",
+        "without which AWS's network is planned as TCP. GIB: Google's gIB, without which the RoCE "
+        "of GKE is. Left out: those that the image's name tells (a tag that ends in -efa).",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     compute_domain: Literal["Auto", "None"] = Field(

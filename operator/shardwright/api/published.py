@@ -434,6 +434,11 @@ class ShownPlan(Shown):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
     )
     considered: Count | None = Field(default=None, description="Layouts that were looked at.")
+    waiting_helps: bool | None = Field(
+        default=None,
+        description="If all or some replicas have no place: whether they get one without a change "
+        "of the spec or the hardware, as GPUs come free or nodes become ready.",
+    )
     over_load: list[ShownStep] | None = Field(
         default=None,
         max_length=STEPS_MAX_ITEMS,

@@ -40,12 +40,18 @@ from shardwright.hardware.facts import GpuUsage, read_pod
 from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.nodes import PublishedDevices, read_published
 from shardwright.hardware.untrusted import mappings
+from shardwright.hardware.volume_claims import ClaimsByName, read_claims
 from shardwright.modelspec.config_json import folder_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.model import Question, source_of
 from shardwright.resolving.subject import Subject, resolve
 
 MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
+_STORAGE_KINDS: Final = (
+    Resource(prefix="/api/v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim"),
+    Resource(prefix="/api/v1", plural="persistentvolumes", kind="PersistentVolume"),
+    Resource(prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass"),
+)
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -71,7 +77,16 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
         usage=await unless_forbidden(_read_usage(client)),
         reservations=read_reservations(plans or (), await unless_forbidden(_read_modes(client))),
         lacking=lacking(absent),
+        claims=await _read_claims(client),
     )
+
+
+async def _read_claims(client: Client) -> ClaimsByName:
+    """Return the claims of the cluster, none if they may not be read."""
+    claims, volumes, classes = [
+        await unless_forbidden(_all(client, kind)) or () for kind in _STORAGE_KINDS
+    ]
+    return read_claims(claims, volumes, classes)
 
 
 async def _serves(client: Client, resource: Resource) -> bool:

@@ -284,8 +284,12 @@ def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
     """Return the question of a manifest; a fault in the config is reported under ``--config``."""
     try:
         question = question_of(resource, inputs)
-        lacks = inputs.surroundings.lacking
-        return resolve(replace(question, settings=inputs.settings, lacking=lacks))
+        around = inputs.surroundings
+        return resolve(
+            replace(
+                question, settings=inputs.settings, lacking=around.lacking, claims=around.claims
+            )
+        )
     except InputError as error:
         raise InputError(
             problem_of(problem, file, inputs.config_file) for problem in error.problems

@@ -14,6 +14,7 @@ from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
 from shardwright.cli.output import print_note
 from shardwright.cli.surroundings import (
     Surroundings,
+    claims_in,
     given_models,
     placed_in,
     read_surroundings,
@@ -83,7 +84,9 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         fetched={},
         settings=settings,
         cluster=cluster,
-        surroundings=_with_stated(_surroundings(arguments, cluster, there, settings), arguments),
+        surroundings=_with_stated(
+            _with_claims(_surroundings(arguments, cluster, there, settings), wanted), arguments
+        ),
         named_gpus=named,
     )
     return _with_unknown(inputs, offline=arguments.offline)
@@ -135,6 +138,11 @@ def _surroundings(
         print_note(said)
     # Named GPUs are free.
     return replace(found, usage=()) if arguments.gpus else found
+
+
+def _with_claims(found: Surroundings, wanted: Sequence[Given]) -> Surroundings:
+    """Claims in the file of a model are made with it."""
+    return replace(found, claims={**found.claims, **claims_in(wanted)})
 
 
 def _with_stated(found: Surroundings, arguments: Namespace) -> Surroundings:

@@ -5,7 +5,7 @@ ShardedModels of files, each in the namespace of its manifest, a flag, or the co
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from shardwright.hardware.nodes import (
 )
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.hardware.volume_claims import ClaimsByName, read_claims
 from shardwright.rendering.labels import KIND
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
@@ -38,13 +39,14 @@ WITH_SLICES: Final = "kubectl get nodes,pods,resourceslices,deviceclasses,resour
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What surrounds a plan; ``usage`` is None if pods are not known, ``lacking`` is what the
-    cluster does not serve.
+    cluster does not serve, ``claims`` are those that are known.
     """
 
     nodes: tuple[NodeFacts | NodeExclusion, ...]
     usage: tuple[GpuUsage, ...] | None
     reservations: tuple[Reservation, ...] = ()
     lacking: tuple[Capability, ...] = ()
+    claims: ClaimsByName = field(default_factory=dict)
 
 
 def read_surroundings(
@@ -58,7 +60,7 @@ def read_surroundings(
     """
     objects = tuple(sources)
     nodes, pods, slices, classes, claims = (
-        [source.content for source in objects if source.kind == kind]
+        _of_kind(objects, kind)
         for kind in ("Node", "Pod", "ResourceSlice", "DeviceClass", "ResourceClaim")
     )
     mistyped = [
@@ -75,9 +77,21 @@ def read_surroundings(
         usage=read_usage(pods, claims) if pods else None,
         reservations=read_reservations(
             (source.content for source in objects if source.kind == "ConfigMap"),
-            [source.content for source in objects if source.kind == KIND] or None,
+            _of_kind(objects, KIND) or None,
         ),
+        claims=claims_in(objects),
     )
+
+
+def claims_in(sources: Iterable[Given]) -> ClaimsByName:
+    """Return the PersistentVolumeClaims of files, with their volumes and storage classes."""
+    objects = tuple(sources)
+    kinds = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+    return read_claims(*(_of_kind(objects, kind) for kind in kinds))
+
+
+def _of_kind(objects: Iterable[Given], kind: str) -> list[Object]:
+    return [source.content for source in objects if source.kind == kind]
 
 
 def slices_to_give(sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]) -> str:

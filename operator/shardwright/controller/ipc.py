@@ -149,25 +149,25 @@ class SharedValues:
 
 
 def _node(*fields: Any) -> Node:
-    name, gpus, free, domain, path, taints, host, disk, unopened = fields
+    name, gpus, free, domain, path, host, disk, unopened, sick = fields
     return Node(
         name=name,
         gpus=gpus,
         free=free,
         domain=domain,
         path=path,
-        taints=taints,
         labels={},
         host_bytes=host,
         unopened=unopened,
         disk_bytes=disk,
+        sick=sick,
     )
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    where = (node.domain, node.path, node.taints)
-    parts = (node.name, node.gpus, node.free, *where, node.host_bytes, node.disk_bytes)
-    return _node, (*parts, node.unopened)  # planning reads no label
+    parts = (node.name, node.gpus, node.free, node.domain, node.path)
+    more = (node.host_bytes, node.disk_bytes, node.unopened, node.sick)
+    return _node, (*parts, *more)  # planning reads no label
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:

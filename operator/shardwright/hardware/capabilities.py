@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.hardware.gpus import Link
-from shardwright.hardware.topology import is_rdma, over_tcp
+from shardwright.hardware.topology import GKE_NETWORKS, NetworkWay, is_rdma, over_tcp
 
 
 class Capability(StrEnum):
@@ -27,7 +27,11 @@ class Capability(StrEnum):
     COMPUTE_DOMAINS = "ComputeDomain"  #: by NVIDIA's DRA driver: NVLink joins pods on several nodes
     DEVICE_CLAIMS = "ResourceClaimTemplate"  #: pods claim GPUs that a DRA driver serves
     EFA = "EFA"  #: the image has the NCCL plugin for AWS's network
+    GIB = "GIB"  #: the image has the NCCL plugin for the RoCE of GKE
 
+
+NETWORK_PLUGINS: Final = (Capability.EFA, Capability.GIB)
+"""What only the image has or lacks."""
 
 SERVED_KINDS = (Capability.COMPUTE_DOMAINS, Capability.DEVICE_CLAIMS)
 """What a cluster has if it serves the kind of object of this name."""
@@ -51,11 +55,12 @@ one. Unit: devices. Basis: assumed, between the 32 EFA devices of a p5 and the 1
 plugins.
 """
 
-PLUGIN_OF: Final[Mapping[str, Capability]] = MappingProxyType(
-    {"vpc.amazonaws.com/efa": Capability.EFA}
+_PLUGIN_OF: Final[Mapping[str, Capability]] = MappingProxyType(
+    {"vpc.amazonaws.com/efa": Capability.EFA, GKE_NETWORKS: Capability.GIB}
 )
-"""The network plugin by which NCCL uses a device; without it in the image NCCL takes TCP, and says
-no word of it. Others are reached by NCCL itself. Source: vllm-project/vllm#55635.
+"""By the beginning of a device's name: the network plugin by which NCCL uses it; without it in the
+image NCCL takes TCP, and says no word of it. Others are reached by NCCL itself. Sources:
+vllm-project/vllm#55635; docs.nvidia.com/aicr, "GKE GB200 (A4X) Networking Prerequisites".
 """
 
 
@@ -85,7 +90,8 @@ class Reach:
 
     ``devices`` are what every node offers (AUTO) or every pod requests (EXPLICIT). ``missed`` is
     the RDMA network that is there and not reached, ``lacking`` the named resource that the nodes
-    lack. ``plugin`` is what the image lacks to reach it by the ``unused`` devices of the nodes.
+    lack. ``plugin`` is what the image lacks to reach it by the ``unused`` devices of the nodes,
+    ``way`` how the nodes' provider gives it to pods.
     """
 
     mode: RdmaMode = RdmaMode.AUTO
@@ -94,6 +100,7 @@ class Reach:
     lacking: str = ""
     plugin: Capability | None = None
     unused: Devices = ()
+    way: NetworkWay = NetworkWay.RESOURCES
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +124,13 @@ class Reach:
 
 
 @lru_cache(maxsize=4096)
-def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tuple[Link, Reach]:
+def reach(
+    network: Link,
+    offered: Devices,
+    gpus: int,
+    wanted: RdmaRequest,
+    way: NetworkWay = NetworkWay.RESOURCES,
+) -> tuple[Link, Reach]:
     """Return the link between nodes that pods really use, and how they reach it.
 
     Args:
@@ -125,6 +138,7 @@ def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tu
         offered: RDMA devices that the node offers.
         gpus: GPUs of the node, which share the rate of TCP.
         wanted: The user's choice.
+        way: How the provider gives the network to pods.
     """
     lacking = _lacking(offered, wanted)
     unused = _without_plugin(offered, wanted)
@@ -140,8 +154,9 @@ def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tu
         mode=wanted.mode,
         missed=network,
         lacking=lacking,
-        plugin=PLUGIN_OF[unused[0][0]] if unused else None,
+        plugin=_plugin_of(unused[0][0]) if unused else None,
         unused=unused,
+        way=way,
     )
 
 
@@ -149,10 +164,12 @@ def _without_plugin(offered: Devices, wanted: RdmaRequest) -> Devices:
     if wanted.mode is not RdmaMode.AUTO:
         return ()
     return tuple(
-        (name, count)
-        for name, count in offered
-        if name in PLUGIN_OF and PLUGIN_OF[name] not in wanted.plugins
+        (name, count) for name, count in offered if _plugin_of(name) not in {None, *wanted.plugins}
     )
+
+
+def _plugin_of(device: str) -> Capability | None:
+    return next((by for name, by in _PLUGIN_OF.items() if device.startswith(name)), None)
 
 
 def _lacking(offered: Devices, wanted: RdmaRequest) -> str:

@@ -22,6 +22,7 @@ from shardwright.hardware.suitability import (
     printable,
     resource_of,
 )
+from shardwright.hardware.taints import HARD_EFFECTS
 from shardwright.hardware.untrusted import is_node_name, mapping, mappings, quantity, text_or_empty
 
 DRIVER: Final = "gpu.nvidia.com"
@@ -45,7 +46,6 @@ GPU and one more.
 PRODUCT: Final = "productName of its ResourceSlice"
 """The place of the GPU's name, in words."""
 
-HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints that keep pods off; unknown ones are to be treated like None."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)

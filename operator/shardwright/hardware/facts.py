@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from shardwright.hardware.devices import ClaimedDevices, read_claim
 from shardwright.hardware.gpus import Gpu, Link
-from shardwright.hardware.inventory import Taint
 from shardwright.hardware.suitability import RESOURCES, is_slice
-from shardwright.hardware.topology import Domain
+from shardwright.hardware.taints import Taint
+from shardwright.hardware.topology import Domain, NetworkWay
 from shardwright.hardware.untrusted import mapping, mappings, quantity, text_or_empty, texts
 
 
@@ -21,13 +21,15 @@ from shardwright.hardware.untrusted import mapping, mappings, quantity, text_or_
 class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it.
 
-    ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with the
-    memory of this node's labels, ``host_bytes`` the node's memory for pods and ``disk_bytes`` its
-    local disk for them (None: not said), ``gpu_hour_price`` the price of one GPU for an hour,
-    ``rdma`` the RDMA devices that pods may request. ``created`` is the creation time of the Node,
-    as the API server wrote it. ``taints`` leave out those that ``schedulable``, ``ready`` and
-    ``deleting`` stand for. ``claimed`` are the devices that pods claim for its GPUs (None: they
-    request ``resource``). ``published``: ResourceSlices have its GPUs, so claims alone hold them.
+    ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with
+    the memory of this node's labels, ``host_bytes`` the node's memory for pods and
+    ``disk_bytes`` its local disk for them (None: not said), ``gpu_hour_price`` the price of one
+    GPU for an hour, ``rdma`` the RDMA devices that pods may request, ``network_way`` how the
+    provider gives them. ``created`` is the creation time of the Node, as the API server wrote
+    it. ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for.
+    ``sick`` are GPUs that the node has and that are not healthy. ``claimed`` are the devices
+    that pods claim for its GPUs (None: they request ``resource``). ``published``:
+    ResourceSlices have its GPUs, so claims alone hold them.
     """
 
     name: str
@@ -48,10 +50,12 @@ class NodeFacts:
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None
     rdma: tuple[tuple[str, int], ...] = ()
+    network_way: NetworkWay = NetworkWay.RESOURCES
     host_bytes: int | None = None
     disk_bytes: int | None = None
     claimed: ClaimedDevices | None = None
     published: bool = False
+    sick: int = 0
 
 
 MODEL_LABEL: Final = "shardwright.io/model"

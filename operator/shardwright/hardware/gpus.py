@@ -30,6 +30,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.hardware.taints import TaintState
 from shardwright.units import GIGA, MIB, TERA
 
 _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -46,7 +47,8 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"h200", ("H200-SXM-141GB",)),
     (r"h100-nvl(?!ink)", ("H100-NVL-94GB",)),
     (r"h100-pcie", ("H100-PCIE-80GB",)),
-    (r"h100(-(sxm5?|nvlink|mega|hbm3|80gb))*$", ("H100-SXM-80GB",)),
+    # With 96 GB it has the same chip; its nodes state the memory.
+    (r"h100(-(sxm5?|nvlink|mega|hbm3|80gb|96gb))*$", ("H100-SXM-80GB",)),
     (r"h20-3e", ("H20-3e-141GB",)),
     (r"h20", ("H20-96GB",)),
     (r"h800(?!-(pcie|nvl))", ("H800-80GB",)),
@@ -56,6 +58,11 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(tesla-)?a100-((sxm4?|nvlink)-)?40gb", ("A100-SXM4-40GB",)),
     (r"(tesla-)?a100-((sxm4?|nvlink)-)?80gb", ("A100-SXM4-80GB",)),
     (r"(tesla-)?a100", ("A100-SXM4-40GB", "A100-SXM4-80GB")),
+    (r"a800-((sxm4?|nvlink)-)?40gb", ("A800-SXM4-40GB",)),
+    (r"a800-((sxm4?|nvlink)-)?80gb", ("A800-SXM4-80GB",)),
+    (r"a800$|a800-(sxm4?|nvlink)$", ("A800-SXM4-40GB", "A800-SXM4-80GB")),
+    (r"a2$|a2-16gb", ("A2-16GB",)),
+    (r"a16$|a16-16gb", ("A16-16GB",)),
     (r"a10g", ("A10G-24GB",)),
     (r"a10(?!-\d+[abcq])", ("A10-24GB",)),
     (r"a30", ("A30-24GB",)),
@@ -73,6 +80,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"rtx-6000-ada", ("RTX-6000-Ada-48GB",)),
     (r"(geforce-)?rtx-3090$", ("RTX-3090-24GB",)),
     (r"(geforce-)?rtx-4090$", ("RTX-4090-24GB",)),
+    (r"(geforce-)?rtx-4090-?d$", ("RTX-4090-D-24GB",)),
     (r"(geforce-)?rtx-5090$", ("RTX-5090-32GB",)),
     (r"(tesla-)?t4", ("T4-16GB",)),
     (r"(tesla-)?v100-(sxm[23]|dgxs)-16gb", ("V100-SXM2-16GB",)),
@@ -82,6 +90,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(instinct-)?mi250x", ("MI250X-128GB",)),
     (r"(instinct-)?mi250", ("MI250-128GB",)),
     (r"(instinct-)?mi300x", ("MI300X-192GB",)),
+    (r"(instinct-)?mi308x", ("MI308X-192GB",)),
     (r"(instinct-)?mi325x?", ("MI325X-256GB",)),
     (r"(instinct-)?mi350x?", ("MI350X-288GB",)),
     (r"(instinct-)?mi355x?", ("MI355X-288GB",)),
@@ -103,6 +112,8 @@ AMD_DEVICE_IDS: Final = MappingProxyType(
         "74a9": "MI300X-192GB",
         "74b5": "MI300X-192GB",  # SR-IOV function: carries no product name
         "74bd": "MI300X-192GB",
+        "74a2": "MI308X-192GB",
+        "74b6": "MI308X-192GB",
         "74a5": "MI325X-256GB",
         "75a0": "MI350X-288GB",
         "75a3": "MI355X-288GB",
@@ -540,13 +551,16 @@ class Stated:
     GPU for an hour, by its id. ``label_prefix`` is of labels that no kubelet can write: a node's
     price and NVLink domain are believed under it alone (empty: from any label or annotation of
     ours, and from the node's clique). ``node_set`` is the value of :data:`NODE_SET` on nodes to
-    plan on; empty: they must have none.
+    plan on; empty: they must have none. ``taint_states`` is what taints say, by key or beginning,
+    ``rdma_resources`` are further names of RDMA devices.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     label_prefix: str = ""
     node_set: str = ""
+    taint_states: Mapping[str, TaintState] = field(default_factory=dict)
+    rdma_resources: frozenset[str] = frozenset()
 
     def price_of(self, gpu: Gpu) -> float | None:
         """Return the price of one GPU for an hour, a slice's by its share; None: not stated."""

@@ -44,6 +44,13 @@ product name differ by up to 20% (H100 with 96 GB), ECC and drivers by up to 7%;
 more a forged label.
 """
 
+STATED_MOST: Final = 2.25
+"""The same for the most memory that a person states of a node. Basis: assumed; boards of RTX 4090
+are sold with twice the memory (48 GB; vllm-project/vllm#54059).
+"""
+
+STATED_MEMORY: Final = "gpu-memory-mib"
+
 BYTES_NOT_MEBIBYTES: Final = 10**7
 """A ``gpu.memory`` above this is in bytes: old GFD versions wrote so. Source:
 tests/data/nodes/t4-shared-bytes*.
@@ -96,9 +103,10 @@ def identify(
     if memory is None:
         return gpu, product
     low, high = MEMORY_BOUNDS
+    # A person who states it knows of other chips on the board.
+    high = STATED_MOST if raw.stated(STATED_MEMORY) else high
     if not low <= memory / gpu.memory_bytes <= high:
-        limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
-        return implausible(f"{memory // MIB} MiB of GPU memory", limit)
+        return _another_memory(memory, gpu)
     # Variants of one product name differ by up to 20%, drivers and ECC by 7%.
     return _with_memory(gpu, memory), product
 
@@ -176,6 +184,18 @@ def _counted(labels: Mapping[str, str], key: str) -> str:
     )
 
 
+def _another_memory(memory: int, gpu: Gpu) -> Problem:
+    mebibytes = memory // MIB
+    problem = implausible(
+        f"{mebibytes} MiB of GPU memory",
+        f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}",
+    )
+    if not 1 < memory / gpu.memory_bytes <= STATED_MOST:
+        return problem
+    remedy = f"if its boards have that much, label it shardwright.io/{STATED_MEMORY}={mebibytes}"
+    return replace(problem, remedy=f"{remedy}; else {problem.remedy}")
+
+
 def _unknown(key: str, product: str) -> Problem:
     return Problem(
         code="GpuUnknown",
@@ -208,7 +228,7 @@ def _memory_hint(raw: RawNode, resource: str, devices: NodeDevices | None) -> in
 
 
 def _memory_bytes(raw: RawNode, resource: str, devices: NodeDevices | None) -> int | None:
-    if stated := quantity(raw.stated("gpu-memory-mib")):
+    if stated := quantity(raw.stated(STATED_MEMORY)):
         return stated * MIB
     if devices and devices.memory_bytes:
         return devices.memory_bytes

@@ -12,15 +12,6 @@ from shardwright.hardware.gpus import Gpu, GpuPrice, Link, PriceBasis, relative_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint that a pod must tolerate."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One usable node: ``gpus`` are healthy (allocatable), ``free`` those that no pod and no plan
     holds.
@@ -29,7 +20,7 @@ class Node:
     link ends there, ``""`` for PCIe only). ``path`` is the topology above it, closest first, as
     (label key, value). ``host_bytes`` is its memory for pods, ``disk_bytes`` its local disk for
     them (None: it does not say). ``unopened`` is the domain that a ComputeDomain would open to its
-    pods, which the cluster lacks.
+    pods, which the cluster lacks. ``sick`` are further GPUs that it has and that are not healthy.
     """
 
     name: str
@@ -38,10 +29,10 @@ class Node:
     domain: str
     path: tuple[tuple[str, str], ...]
     labels: Mapping[str, str] = field(hash=False)
-    taints: tuple[Taint, ...] = ()
     host_bytes: int | None = None
     disk_bytes: int | None = None
     unopened: str = ""
+    sick: int = 0
 
     def less(self, gpus: int) -> "Node":
         """Return the node with so many GPUs fewer free."""

@@ -8,7 +8,6 @@ Which nodes offer no GPUs by a device plugin, so that slices must say whether th
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.errors import Problem
@@ -23,7 +22,7 @@ from shardwright.hardware.devices import (
 from shardwright.hardware.facts import GpuUsage, NodeFacts, read_pod
 from shardwright.hardware.gpus import NODE_SET, NONE, Gpu, Stated
 from shardwright.hardware.identity import identify, identify_slice
-from shardwright.hardware.inventory import NodeExclusion, Taint
+from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.suitability import (
     RESOURCES,
@@ -36,11 +35,14 @@ from shardwright.hardware.suitability import (
     read_slices,
     unsuitable,
 )
+from shardwright.hardware.taints import TaintState, read_taints
 from shardwright.hardware.topology import (
     DomainKind,
     Instance,
     find_instance,
+    network_way,
     offered_rdma,
+    rate_contradiction,
     read_domain,
     read_network,
     read_path,
@@ -65,13 +67,8 @@ _COUNT_KEYS: Final = (
     "gpu.nvidia.com/count",
     "karpenter.k8s.aws/instance-gpu-count",
 )
-_NOT_READY_TAINTS: Final = frozenset(
-    {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-)
-_DELETION_TAINTS: Final = frozenset(
-    {"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"}
-)
-_STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
+_SAID_APART: Final = frozenset({TaintState.NOT_READY, TaintState.CORDONED, TaintState.ENDS})
+"""States that a node's facts say in fields of their own."""
 
 
 def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
@@ -96,22 +93,23 @@ def read_raw(
     raw = _offering(raw, published) if published else raw
     resource = published.resource if published else gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
-    slices = _slices(raw, published) if published or devices is None else None
-    found = (
-        against
-        or _of_others(raw, stated.node_set)
-        or (
-            identify_slice(raw, slices, stated, published)
-            if slices
-            else identify(raw, resource, stated, published)
-        )
+    slices = _slices(raw, published)
+    identified = (
+        identify_slice(raw, slices, stated, published)
+        if slices
+        else identify(raw, resource, stated, published)
     )
+    found = against or _of_others(raw, stated.node_set) or identified
     if isinstance(found, Problem):
         # The name goes into messages, and whoever writes a Node may put anything there.
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
-        return NodeExclusion(node=name, problem=found, ready=_is_ready(raw))
+        # A node that is out of use may be waited for, by its product.
+        product = "" if isinstance(identified, Problem) else identified[1]
+        return NodeExclusion(node=name, problem=found, product=product, ready=_is_ready(raw))
     gpu, product = found
-    facts = replace(_facts(raw, resource, gpu, product), gpu_hour_price=_price(raw, gpu, stated))
+    facts = replace(
+        _facts(raw, resource, gpu, product, stated), gpu_hour_price=_price(raw, gpu, stated)
+    )
     return _published(facts, published) if published else facts
 
 
@@ -160,7 +158,7 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
     )
 
 
-def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
+def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str, stated: Stated) -> NodeFacts:
     # Allocatable, not the label gpu.count, which goes on counting GPUs that nobody can request
     # (NVIDIA/k8s-device-plugin#1501).
     gpus = quantity(raw.allocatable[resource]) or 0
@@ -169,7 +167,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
     physical = max(gpus, quantity(raw.capacity.get(resource)) or 0, *counts)
     instance = _matching_instance(raw, gpu)
     domain = read_domain(raw, gpu, gpus, physical, instance)
-    taints = mappings(raw.spec.get("taints"))
+    taints = read_taints(mappings(raw.spec.get("taints")), stated.taint_states)
+    rates = rate_contradiction(raw, gpus, instance)
     unhealthy = f"{gpus} of {physical} GPUs are healthy" if gpus < physical else ""
     return NodeFacts(
         name=raw.name,
@@ -182,18 +181,20 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         network=read_network(raw, gpu, gpus, instance),
         path=stated_path(raw) or read_path(raw.labels),
         labels=raw.labels,
-        taints=_taints(taints),
+        taints=tuple(taint for taint in taints if taint.state not in _SAID_APART),
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
         created=raw.created,
         # An autoscaler taints a node before it deletes it (Karpenter docs, "Disruption";
         # cluster-autoscaler utils/taints/taints.go).
         deleting=raw.deleting
-        or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
-        warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
-        rdma=offered_rdma(raw),
+        or any(taint.hard and taint.state is TaintState.ENDS for taint in taints),
+        warnings=tuple(filter(None, (unhealthy, domain.warning, rates, *_no_numbers(raw)))),
+        rdma=offered_rdma(raw, stated.rdma_resources),
+        network_way=network_way(raw, instance),
         host_bytes=quantity(raw.allocatable.get("memory")),
         disk_bytes=quantity(raw.allocatable.get("ephemeral-storage")),
+        sick=physical - gpus,
     )
 
 
@@ -239,32 +240,8 @@ def _is_ready(raw: RawNode) -> bool:
         condition.get("type") == "Ready" and condition.get("status") != "True"
         for condition in mappings(raw.status.get("conditions"))
     )
-    return not unready and not any(
-        text_or_empty(taint.get("key")) in _NOT_READY_TAINTS
-        for taint in mappings(raw.spec.get("taints"))
-    )
-
-
-def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:
-    return _kept_taints(
-        tuple(
-            (
-                text_or_empty(t.get("key")),
-                text_or_empty(t.get("effect")),
-                text_or_empty(t.get("value")),
-            )
-            for t in taints
-        )
-    )
-
-
-@lru_cache(maxsize=256)
-def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
-    """Taints in a fixed order, without those that state says already; nodes of one kind share
-    them.
-    """
-    kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
-    return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)
+    taints = read_taints(mappings(raw.spec.get("taints")), {})
+    return not unready and not any(taint.state is TaintState.NOT_READY for taint in taints)
 
 
 OUR_KEYS: Final = "shardwright.io/"

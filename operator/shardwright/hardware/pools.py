@@ -146,7 +146,7 @@ def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerm
 
 
 def _reach(node: NodeFacts, rdma: RdmaRequest) -> tuple[Link, Reach]:
-    return reach(node.network, node.rdma, node.gpus, rdma)
+    return reach(node.network, node.rdma, node.gpus, rdma, node.network_way)
 
 
 def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
@@ -329,10 +329,10 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         domain=node.domain.name,
         path=node.path,
         labels=node.labels,
-        taints=node.taints,
         host_bytes=node.host_bytes,
         unopened=node.domain.unopened,
         disk_bytes=node.disk_bytes,
+        sick=node.sick,
     )
 
 

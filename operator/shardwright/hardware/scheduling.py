@@ -3,16 +3,16 @@
 Affinity, priority, and free CPU and memory are not asked about.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.capabilities import Capability, RdmaRequest
-from shardwright.hardware.devices import HARD_EFFECTS
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import Taint
+from shardwright.hardware.taints import Taint, TaintState
+from shardwright.hardware.volume_claims import VolumeClaim
 
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)
@@ -55,7 +55,8 @@ class PodTerms:
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
     node. ``mig_profile`` is of the slices that pods use instead of whole GPUs (empty: they use
-    none). ``lacking`` is what the cluster or the image lacks of what they could use.
+    none). ``lacking`` is what the cluster or the image lacks of what they could use. ``claims``
+    are those that they mount, as far as they are known.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -64,12 +65,11 @@ class PodTerms:
     compute_domains: bool = True
     mig_profile: str = ""
     lacking: tuple[Capability, ...] = ()
+    claims: tuple[VolumeClaim, ...] = ()
 
 
 WHOLE: Final = ""
 """The profile of models that use whole GPUs."""
-
-_UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 
 
 class NodeFilter:
@@ -79,9 +79,10 @@ class NodeFilter:
 
     def __init__(self, terms: PodTerms) -> None:
         self._mig_profile = terms.mig_profile
+        self._claims = terms.claims
         self._selector = sorted(terms.selector.items())
         self._tolerations = (*DEFAULT_TOLERATIONS, *terms.tolerations)
-        self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
+        self._tainted: dict[tuple[Taint, ...], tuple[Problem, ...]] = {(): ()}
 
     def keeps_out(self, node: NodeFacts) -> Problem | None:
         """Return why no new pod of the model may go to this node, lasting reasons first; None when
@@ -90,14 +91,17 @@ class NodeFilter:
         return (
             cut_otherwise(node, self._mig_profile)
             or _selected(node, self._selector)
-            or self._by_taint(node.taints)
+            or _volume_elsewhere(node, self._claims)
+            or self._by_taint(node.taints, passing=False)
             or _state(node)
+            or self._by_taint(node.taints, passing=True)
         )
 
-    def _by_taint(self, taints: tuple[Taint, ...]) -> Problem | None:
+    def _by_taint(self, taints: tuple[Taint, ...], *, passing: bool) -> Problem | None:
         if taints not in self._tainted:
-            self._tainted[taints] = _tainted(taints, self._tolerations)
-        return self._tainted[taints]
+            self._tainted[taints] = tuple(_tainted(taints, self._tolerations))
+        problems = self._tainted[taints]
+        return next((item for item in problems if (item.code in _PASSING) is passing), None)
 
 
 def cut_otherwise(node: NodeFacts, wanted: str) -> Problem | None:
@@ -163,37 +167,73 @@ def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem |
     )
 
 
-def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
-    hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
-    blocking = next((taint for taint in hard if not _tolerated(taint, tolerations)), None)
-    if blocking is None:
+def _volume_elsewhere(node: NodeFacts, claims: Sequence[VolumeClaim]) -> Problem | None:
+    claim = next((each for each in claims if not each.reached_from(node.name, node.labels)), None)
+    if claim is None:
         return None
-    shown = (
-        f"{blocking.key}={blocking.value}:{blocking.effect}"
-        if blocking.value
-        else f"{blocking.key}:{blocking.effect}"
+    return Problem(
+        code="VolumeElsewhere",
+        what=f"the volume of claim {claim.name}",
+        limit="is not reached from this node",
+        remedy="use a volume that every node reaches, or free GPUs of the nodes that reach it",
+        path="spec.model.weights",
     )
-    if blocking.key == _UNHEALTHY_TAINT:
-        return Problem(
-            code="GpuUnhealthy",
-            what=f"taint {shown} (GPUs under repair)",
-            limit="is never tolerated",
-            remedy="wait for the AMD GPU operator, or look at its remediation workflow",
-        )
+
+
+def _tainted(
+    taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]
+) -> Iterator[Problem]:
+    for taint in taints:
+        if taint.hard and not _tolerated(taint, tolerations):
+            yield _PROBLEM_OF[taint.state](taint)
+
+
+def _reserved(taint: Taint) -> Problem:
     return Problem(
         code="TaintNotTolerated",
-        what=f"taint {shown}",
+        what=f"taint {taint.shown}",
         limit="must be tolerated",
-        remedy="add a toleration, or leave the node to those it is reserved for",
+        remedy="add a toleration, or leave the node to those it is reserved for; if a component "
+        "takes it away by itself, say so in the setting taintStates",
         path="spec.placement.tolerations",
     )
 
 
+def _passing(taint: Taint) -> Problem:
+    return Problem(
+        code="NodeStarting",
+        what=f"taint {taint.shown}",
+        limit=f"goes by itself: {taint.owner or 'a component'} takes it away",
+        remedy="wait; if it stays, look at what should take it away",
+    )
+
+
+def _repaired(taint: Taint) -> Problem:
+    return Problem(
+        code="GpuUnhealthy",
+        what=f"taint {taint.shown} (GPUs under test or repair)",
+        limit="is never tolerated",
+        remedy=f"wait for {taint.owner}, or look at how far its repair is",
+    )
+
+
+_PROBLEM_OF: Final[Mapping[TaintState, Callable[[Taint], Problem]]] = MappingProxyType(
+    {TaintState.RESERVED: _reserved, TaintState.PASSES: _passing, TaintState.REPAIR: _repaired}
+)
+"""The other states are fields of a node's facts."""
+
+_PASSING: Final = frozenset({"NodeStarting", "GpuUnhealthy"})
+
+
 def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
-    # AMD's operator repairs these GPUs, so even a toleration of everything does not help
-    # (ROCm/gpu-operator api/v1alpha1/deviceconfig_types.go, NodeRemediationTaints).
-    return taint.key != _UNHEALTHY_TAINT and any(
-        _matches(taint, toleration) for toleration in tolerations
+    """A toleration of everything is none of a state: who means a state names it, and GPUs under
+    repair are no one's.
+    """
+    meant = {TaintState.RESERVED: ("", taint.key), TaintState.PASSES: (taint.key,)}
+    keys = meant.get(taint.state, ())
+    return any(
+        (toleration.get("key") or "") in keys and _matches(taint, toleration)
+        for toleration in tolerations
     )
 
 

@@ -41,6 +41,7 @@ class Instance:
     bridged: bool
     network_gbps_per_gpu: float | None
     rdma: bool
+    way: "NetworkWay"
     confidence: str
     source: str
 
@@ -92,6 +93,7 @@ def _instance(row: Mapping[str, str]) -> Instance:
         bridged="bridge" in row["intra_node_kind"],
         network_gbps_per_gpu=float(row["per_gpu_net_gbps"]) if row["per_gpu_net_gbps"] else None,
         rdma=row["rdma"] not in {"none", "efa(no GPUDirect)"},
+        way=NetworkWay.DAEMON if row["rdma"] in _BY_DAEMON else NetworkWay.RESOURCES,
         confidence=row["confidence"],
         source=row["source"],
     )
@@ -142,6 +144,23 @@ _VIRTUAL: Final = re.compile(
     r"Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
     re.ASCII,
 )
+
+
+class NetworkWay(StrEnum):
+    """How a provider gives pods the fast network between nodes."""
+
+    RESOURCES = "Resources"  #: devices that pods request
+    CLAIMS = "Claims"  #: NICs that pods claim from a DRA driver
+    DAEMON = "Daemon"  #: a daemon of the provider in every pod
+
+
+_BY_DAEMON: Final = frozenset({"gpudirect-tcpx", "gpudirect-tcpxo"})
+"""Source: GoogleCloudPlatform/container-engine-accelerators gpudirect-tcpx, gpudirect-tcpxo."""
+
+_CLAIMED: Final = "cloud.google.com/gke-networking-dra-driver"
+"""Label of nodes whose NICs GKE's DRANET serves. Source: docs.cloud.google.com/kubernetes-engine,
+"Allocate network resources by using GKE managed DRANET".
+"""
 
 
 class DomainKind(StrEnum):
@@ -295,7 +314,13 @@ the lowest RDMA rate of instances.csv in that class (A100: p4d 50; H100 and late
 PCIe cards counts as no evidence.
 """
 
+GKE_NETWORKS: Final = "networking.gke.io.networks/"
+"""Resources of GKE's multi-networking, by the name of the Network. Source: NVIDIA/aicr
+recipes/components/gke-gb200-rdma; docs.nvidia.com/aicr.
+"""
+
 _RDMA_RESOURCES: Final = (
+    f"{GKE_NETWORKS}rdma",
     "rdma/",
     "vpc.amazonaws.com/efa",
     "nvidia.com/hostdev",
@@ -308,16 +333,48 @@ _RDMA_RESOURCES: Final = (
 )
 
 
+_KARPENTER: Final = "karpenter.k8s.aws/instance-network-bandwidth"
+"""The rate of a whole instance, Mb/s."""
+
+_ADDRESS: Final = ".IP"
+"""Ends the resource of addresses that GKE offers beside that of each network."""
+
+CONTRADICTION: Final = 1.1
+"""How far two sources of one rate may differ. Basis: assumed, rounding."""
+
+
 def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> Link:
     """Return the link between nodes as one GPU sees it; basis ``assumed`` if nothing tells."""
     if stated := positive_number(node.stated("network-gbps-per-gpu")):
         rdma = stated >= NODE_GBPS_WITHOUT_EVIDENCE or _offers_rdma(node)
         return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu")
-    if instance and instance.network_gbps_per_gpu:
-        return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source)
-    if megabits := positive_number(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
-        return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws")
+    labelled = _karpenters(node, gpus)
+    if instance and (listed := instance.network_gbps_per_gpu):
+        # Of two words on one rate the slower counts.
+        slower = min(listed, labelled or listed)
+        return _link(slower, instance.rdma, "datasheet", instance.source)
+    if labelled:
+        return _link(labelled, _offers_rdma(node), "datasheet", "karpenter.k8s.aws")
     return _assumed(node, gpu, gpus)
+
+
+def rate_contradiction(node: RawNode, gpus: int, instance: Instance | None) -> str:
+    """Return that two sources name different rates of a node's network, empty if none does."""
+    listed, labelled = instance and instance.network_gbps_per_gpu, _karpenters(node, gpus)
+    if node.stated("network-gbps-per-gpu") or not (instance and listed and labelled):
+        return ""
+    slower, faster = sorted((listed, labelled))
+    if faster <= slower * CONTRADICTION:
+        return ""
+    return (
+        f"{instance.name} has {listed:g} Gb/s per GPU, the label {_KARPENTER} says {labelled:g}: "
+        "the slower counts; shardwright.io/network-gbps-per-gpu states it"
+    )
+
+
+def _karpenters(node: RawNode, gpus: int) -> float | None:
+    megabits = positive_number(node.labels.get(_KARPENTER))
+    return megabits and megabits / 1000 / gpus
 
 
 def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
@@ -339,14 +396,23 @@ def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FB
     )
 
 
-def offered_rdma(node: RawNode) -> tuple[tuple[str, int], ...]:
+def network_way(node: RawNode, instance: Instance | None) -> NetworkWay:
+    """Return how a node's network is given to pods."""
+    if node.labels.get(_CLAIMED) == "true":
+        return NetworkWay.CLAIMS
+    return instance.way if instance else NetworkWay.RESOURCES
+
+
+def offered_rdma(
+    node: RawNode, stated: frozenset[str] = frozenset()
+) -> tuple[tuple[str, int], ...]:
     """Return the RDMA devices that pods may request on a node: resource and how many, sorted by
-    name.
+    name; ``stated`` are further names of such resources.
     """
     named = (
         (key, quantity(value) or 0)
         for key, value in node.allocatable.items()
-        if key.startswith(_RDMA_RESOURCES)
+        if (key.startswith(_RDMA_RESOURCES) and not key.endswith(_ADDRESS)) or key in stated
     )
     return tuple(sorted((key, count) for key, count in named if count))
 

@@ -179,8 +179,7 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
 
 
 def _reason(subject: Subject, report: Report) -> str:
-    outcome, lacks = report.outcome, report.lacks
-    none = outcome if isinstance(outcome, NoPlan) else lacks
+    outcome, none = report.outcome, report.unplaced
     if none or isinstance(outcome, NoPlan):
         heals = none is not None and none.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS

@@ -22,6 +22,7 @@ from shardwright.layouts.placing import Shelf
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.attention import attention_problems
+from shardwright.planning.claim_rules import claim_problems
 from shardwright.planning.engine_limits import dtype_problems
 from shardwright.planning.node_storage import disk_problems, host_problems, too_little, too_small
 from shardwright.planning.phrases import gpus_of
@@ -118,6 +119,7 @@ class Judge:
             self._ray,
             self._slices,
             self._host,
+            self._claims,
             self._room,
         )
         return Verdict(
@@ -190,6 +192,10 @@ class Judge:
             yield Violation(problem=problem)
         for problem in disk_problems(candidate, self._request.disk_bytes) if barred else ():
             yield Violation(problem=problem)
+
+    def _claims(self, candidate: Candidate) -> Iterable[Violation]:
+        problems = claim_problems(candidate, self._request)
+        return (Violation(problem=problem) for problem in problems)
 
     def _room(self, candidate: Candidate) -> Iterable[Violation]:
         if not candidate.placement.missing_nodes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.capabilities import SERVED_KINDS, Capability
+from shardwright.hardware.capabilities import NETWORK_PLUGINS, SERVED_KINDS, Capability
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.planning.checks import Verdict
 from shardwright.planning.gain import better
@@ -27,7 +27,10 @@ median error of throughput.
 _BY: Final[Mapping[Capability, str]] = MappingProxyType(
     {
         Capability.COMPUTE_DOMAINS: "NVIDIA's DRA driver (ComputeDomains join nodes by NVLink)",
-        Capability.EFA: "an image with NCCL's plugin for EFA (spec.pod.network.plugins says so)",
+        **{
+            plugin: f"an image with NCCL's plugin for {plugin} (spec.pod.network.plugins says so)"
+            for plugin in NETWORK_PLUGINS
+        },
     }
 )
 
@@ -58,10 +61,17 @@ def with_capability(inventory: Inventory) -> Iterator[tuple[Capability, Inventor
     """Yield each capability whose lack changes pools of an inventory, with these pools as they
     would be with it.
     """
-    for capability, change in ((Capability.COMPUTE_DOMAINS, _opened), (Capability.EFA, _reached)):
-        pools = tuple(found for pool in inventory.pools if (found := change(pool)) is not None)
+    for capability in (Capability.COMPUTE_DOMAINS, *NETWORK_PLUGINS):
+        changed = (_changed(pool, capability) for pool in inventory.pools)
+        pools = tuple(pool for pool in changed if pool is not None)
         if pools:
             yield capability, replace(inventory, pools=pools)
+
+
+def _changed(pool: Pool, capability: Capability) -> Pool | None:
+    if capability is Capability.COMPUTE_DOMAINS:
+        return _opened(pool)
+    return _reached(pool) if pool.reach.plugin is capability else None
 
 
 def _opened(pool: Pool) -> Pool | None:
@@ -78,7 +88,7 @@ def _opened(pool: Pool) -> Pool | None:
 
 def _reached(pool: Pool) -> Pool | None:
     reach = pool.reach
-    if reach.plugin is None or reach.missed is None:
+    if reach.missed is None:
         return None
     there = replace(reach, missed=None, plugin=None, devices=reach.unused, unused=())
     return replace(pool, network=reach.missed, reach=there)
@@ -99,7 +109,7 @@ def may_bring(capability: Capability, outcome: Plan | NoPlan, request: Request) 
     A network brings none where instances inside nodes carry the load: none goes over nodes then,
     but for Latency.
     """
-    if capability is not Capability.EFA or isinstance(outcome, NoPlan):
+    if capability not in NETWORK_PLUGINS or isinstance(outcome, NoPlan):
         return True
     latency = request.objective.optimize_for is OptimizeFor.LATENCY
     return latency or not outcome.carries_load or outcome.nodes_per_replica > 1
@@ -138,7 +148,7 @@ def brought_by(
 
 
 def _uses(capability: Capability, plan: Plan) -> bool:
-    return bool(plan.rdma) if capability is Capability.EFA else capability in needed_by(plan)
+    return bool(plan.rdma) if capability in NETWORK_PLUGINS else capability in needed_by(plan)
 
 
 def _needs(capability: Capability, verdict: Verdict) -> bool:
@@ -152,7 +162,7 @@ _CODES: Final[Mapping[Capability, str]] = MappingProxyType(
     {
         Capability.COMPUTE_DOMAINS: "ComputeDomainUnavailable",
         Capability.DEVICE_CLAIMS: "DeviceClaimsUnavailable",
-        Capability.EFA: "NetworkPluginMissing",
+        **dict.fromkeys(NETWORK_PLUGINS, "NetworkPluginMissing"),
     }
 )
 """The reason for which layouts, or nodes, are ruled out without it."""

@@ -16,7 +16,7 @@ from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
-from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
 from shardwright.layouts.layout import MOST_REPLICAS, Candidate, EngineTraits, Layout
 from shardwright.modelspec.model_spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
@@ -36,6 +36,7 @@ from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 from shardwright.planning.sentences import time_shares
+from shardwright.units import format_plural
 
 _SAVED: Final = {8: 0.45, 4: 0.7}
 """Share of 16-bit weights that fewer bits save at least. Basis: assumed; half and three quarters of
@@ -216,8 +217,19 @@ _NODES_COME: Final = (
     "when they join"
 )
 
-RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
-"""Reasons for which a node is out of use that pass by themselves."""
+RETURNING: Final = frozenset(
+    {
+        "NotReady",
+        "NodeStarting",
+        "Cordoned",
+        "NodeLeaving",
+        "MigReconfiguring",
+        "DriverUpgrading",
+        "GpuUnhealthy",
+        "NoAllocatableGpus",
+    }
+)
+"""Reasons for which a node is out of use that pass by themselves, or with a node in its place."""
 
 
 def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: PlannerQuestion) -> NoPlan:
@@ -231,12 +243,15 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: PlannerQue
         return NoPlan(problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting))
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
-        return NoPlan(problem=_returning(returning), heals_by_itself=True, lack=_lack(returning))
+        return NoPlan(
+            problem=_returning(returning, inventory), heals_by_itself=True, lack=_lack(returning)
+        )
     # A node that is away is no help where the user's own limits rule every layout out.
     hopeful = not inventory.pools or any(
         item.prices and item.codes <= _HARDWARE for item in verdicts
     )
-    if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
+    known = {pool.product for pool in inventory.pools}
+    if hopeful and (_away(inventory).keys() - known or _may_do_when_well(verdicts)):
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
         return NoPlan(
@@ -293,8 +308,37 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
         if 0
         < max((item.absent_nodes for item in verdict.violations), default=0)
         # Of a node that is away only the label is known.
-        <= away[verdict.candidate.pool.product]
+        <= away[verdict.candidate.pool.product] + _well_again(verdict.candidate.pool, inventory)
     ]
+
+
+def _well_again(pool: Pool, inventory: Inventory) -> int:
+    """Return how many nodes of other pools would be as those of a pool without their sick GPUs."""
+    others = (other for other in inventory.pools if other.product == pool.product)
+    return sum(
+        node.gpus < pool.gpus_per_node <= node.gpus + node.sick
+        for other in others
+        for node in other.nodes
+    )
+
+
+def _may_do_when_well(verdicts: Iterable[Verdict]) -> bool:
+    """Return whether a layout lacks no more than the sick GPUs of its pool could give."""
+    return any(
+        item.prices and item.codes <= _HARDWARE and _gpus_lacking(item) <= _sick(item) > 0
+        for item in verdicts
+    )
+
+
+def _gpus_lacking(verdict: Verdict) -> float:
+    return _worst(verdict) * verdict.candidate.layout.gpus
+
+
+def _sick(verdict: Verdict) -> int:
+    pool = verdict.candidate.pool
+    idle = sum(node.gpus for node in pool.nodes) - verdict.candidate.layout.gpus
+    sick = sum(node.sick for node in pool.nodes)
+    return sick and sick + idle
 
 
 def _best_waiting(
@@ -333,23 +377,41 @@ def _capacity(verdict: Verdict) -> Problem:
     return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
 
 
-def _returning(verdict: Verdict) -> Problem:
-    remedy = "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
-    return replace(_capacity(verdict), code="InsufficientCapacity", remedy=remedy)
+def _returning(verdict: Verdict, inventory: Inventory) -> Problem:
+    problem = _capacity(verdict)
+    away = ", ".join(_out_of_use(inventory, verdict.candidate.pool.product))
+    remedy = f"{away}; it goes on by itself when they return"
+    return replace(problem, code="InsufficientCapacity", remedy=remedy)
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    kinds = sorted(_away(inventory).items())
     return Problem(
         code="InsufficientCapacity",
         what="no layout",
         limit="can run on the GPU nodes that are there now",
-        gap=", ".join(
-            f"{count} of {product or 'an unknown kind'} not ready or cordoned"
-            for product, count in kinds
-        ),
+        gap=", ".join(_out_of_use(inventory)),
         remedy="it goes on by itself when they return, if they suffice",
     )
+
+
+def _out_of_use(inventory: Inventory, product: str | None = None) -> Iterator[str]:
+    """Yield what is out of use for a while: nodes by product (None: of all) and reason, and sick
+    GPUs.
+    """
+    away: defaultdict[tuple[str, str], list[NodeExclusion]] = defaultdict(list)
+    for item in inventory.excluded:
+        if item.problem.code in RETURNING and product in {None, item.product}:
+            away[item.product, item.problem.code].append(item)
+    for (kind, _), nodes in sorted(away.items()):
+        first = min(nodes, key=lambda item: item.node)
+        those = f"{format_plural(len(nodes), 'node')} of {kind or 'an unknown kind'}"
+        yield f"{those} out of use ({first.problem.what})"
+    sick = Counter[str]()
+    for pool in inventory.pools:
+        sick[pool.product] += sum(node.sick for node in pool.nodes)
+    for kind, count in sorted(sick.items()):
+        if count and product in {None, kind}:
+            yield f"{format_plural(count, 'GPU')} of {kind} not healthy"
 
 
 def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:

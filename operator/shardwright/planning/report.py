@@ -279,6 +279,11 @@ class Report:
     front: tuple[FrontPoint, ...] = ()
 
     @property
+    def unplaced(self) -> NoPlan | None:
+        """Return why all or some replicas have no place, None if all have one."""
+        return self.outcome if isinstance(self.outcome, NoPlan) else self.lacks
+
+    @property
     def without(self) -> tuple[WithoutFields, ...]:
         """Return the plans without some of the user's own fields, as far as they are worked out."""
         if isinstance(self.outcome, Plan):

@@ -13,6 +13,7 @@ from typing import Final
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.costs.host import Storage
 from shardwright.costs.workload import Workload
+from shardwright.hardware.volume_claims import VolumeClaim
 from shardwright.layouts.layout import SearchSpace
 
 
@@ -57,7 +58,8 @@ class Request:
     the model named and none is. ``gated`` are models that the hub gives to nobody without a token,
     if none is named; ``owner`` is namespace (empty: the context's) and name of the ShardedModel,
     for commands about it. With ``deploy`` a layout that can be run goes before one that can only be
-    shown.
+    shown. ``claims`` are those that its pods mount, as far as they are known, ``cache_claim`` is
+    the one that they download to (empty: none).
     """
 
     workload: Workload
@@ -72,6 +74,8 @@ class Request:
     gated: tuple[str, ...] = ()
     owner: tuple[str, str] = ("", "NAME")
     deploy: bool = False
+    claims: tuple[VolumeClaim, ...] = ()
+    cache_claim: str = ""
 
 
 ALL_OF_A_RATE: Final = 1 - 1e-6

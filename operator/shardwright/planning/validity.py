@@ -26,7 +26,7 @@ class NodeFault(StrEnum):
     DESELECTED = "Deselected"  #: its labels are not those that the resource selects any more
     CHANGED = "Changed"  #: it has other GPUs under the same name
     DEGRADED = "Degraded"  #: it has fewer healthy GPUs than the plan needs there
-    IN_CHANGE = "InChange"  #: its driver or its partitioning is being changed
+    IN_CHANGE = "InChange"  #: its driver, its partitioning or a component of it is not ready yet
     UNUSABLE = "Unusable"  #: its GPUs cannot be planned at all
 
 
@@ -35,7 +35,8 @@ BY_CODE: Final[Mapping[str, NodeFault]] = {
     "NodeLeaving": NodeFault.LEAVING,
     "Cordoned": NodeFault.CORDONED,
     "TaintNotTolerated": NodeFault.TAINTED,
-    "GpuUnhealthy": NodeFault.TAINTED,
+    "GpuUnhealthy": NodeFault.IN_CHANGE,
+    "NodeStarting": NodeFault.IN_CHANGE,
     "SelectorMismatch": NodeFault.DESELECTED,
     "MigReconfiguring": NodeFault.IN_CHANGE,
     "DriverUpgrading": NodeFault.IN_CHANGE,

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.costs.estimator import Estimator
-from shardwright.hardware.capabilities import RdmaMode
+from shardwright.hardware.capabilities import Capability, RdmaMode, Reach
 from shardwright.hardware.gpus import relative_price
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.topology import NetworkWay
 from shardwright.layouts.layout import AttentionKind, Candidate, DraftMethod, EngineTraits
 from shardwright.layouts.placing import Over
 from shardwright.modelspec.model_spec import ModelSpec
@@ -366,19 +367,38 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
     )
 
 
+_PLUGINS: Final = {
+    Capability.EFA: "NCCL's plugin for EFA (as Dynamo's vllm-runtime:VERSION-efa has)",
+    Capability.GIB: "Google's gIB",
+}
+
+_NOT_GIVEN: Final = {
+    NetworkWay.RESOURCES: "the nodes offer no RDMA resource that is known (rdmaResources)",
+    NetworkWay.CLAIMS: "pods claim its NICs from GKE's DRANET, and no claims for NICs are rendered",
+    NetworkWay.DAEMON: "GPUDirect-TCPX and TCPXO want a daemon of Google's in every pod, with "
+    "rights that no pod has here",
+}
+
+
 def _missed_network(candidate: Candidate) -> Iterator[str]:
-    pool, missed = candidate.pool, candidate.pool.reach.missed
-    if missed is None or not candidate.uses_network:
-        return
-    why = "the nodes offer no RDMA resource (docs/howto/network.md)"
-    if pool.reach.mode is RdmaMode.NONE:
+    pool = candidate.pool
+    if candidate.uses_network and (missed := missed_network(pool.reach)):
+        yield f"{missed}; planned over TCP, {pool.network.name} per GPU assumed"
+
+
+def missed_network(reach: Reach) -> str:
+    """Return which network is there and why pods do not use it, empty if they miss none."""
+    if reach.missed is None:
+        return ""
+    why = _NOT_GIVEN[reach.way]
+    if reach.mode is RdmaMode.NONE:
         why = "spec.pod.network.rdma is None"
-    elif pool.reach.plugin:
-        why = f"the image is not known to have the {pool.reach.plugin} plugin of NCCL"
-    yield (
-        f"pods do not reach the nodes' {missed.name}: {why}; planned over TCP, "
-        f"{pool.network.name} per GPU assumed"
-    )
+    elif reach.plugin:
+        why = (
+            f"the nodes offer {reach.unused[0][0]}, and the image is not known to have "
+            f"{_PLUGINS[reach.plugin]}"
+        )
+    return f"pods do not reach the nodes' {reach.missed.name}: {why}"
 
 
 def _unknown_network(candidate: Candidate) -> Iterator[str]:

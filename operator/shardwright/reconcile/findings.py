@@ -15,6 +15,7 @@ from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
+from shardwright.reconcile.quotas import IN_USE
 from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.wording import (
     SHOWN,
@@ -243,7 +244,9 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     # What runs is not the quota's concern, and the rest waits for it.
     if found.not_admitted and not found.partly_placed:
         return Summary(
-            reason=Reason.QUOTA_EXCEEDED, message=found.not_admitted.sentence(), stalled=True
+            reason=Reason.QUOTA_EXCEEDED,
+            message=found.not_admitted.sentence(),
+            stalled=found.not_admitted.code != IN_USE,
         )
     return None
 

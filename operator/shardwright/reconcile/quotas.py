@@ -28,6 +28,9 @@ _MUST_BE_STATED: Final = frozenset(
 )
 """What every container must state if a quota limits it. Source: ``PodEvaluator.Constraints``."""
 
+IN_USE: Final = "QuotaInUse"
+"""The problem of a quota that would let the plan in if nothing else used it: waiting helps."""
+
 _ONCE: Final = ("pods", "count/pods")
 
 
@@ -347,7 +350,7 @@ def _exceeded(quota: Quota, name: str, gone: Decimal, whole: Decimal, *, runs: b
     if runs:
         meanwhile = "running groups are kept"
     return Problem(
-        code="QuotaExceeded",
+        code=IN_USE if whole <= quota.hard[name] else "QuotaExceeded",
         what=f"ResourceQuota {quota.name}",
         limit=f"allows {_said(quota.hard[name])} {name}, of which {_said(gone)} are used or "
         "promised to other models",

@@ -311,6 +311,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         "HF_HOME": volumes.HUB_DIR,
         **written_folders(own, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
+        **network.environment(plan),
     }
     # All files are there: a restart must not depend on whether the hub can be reached.
     return fixed if volumes.engine_downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}

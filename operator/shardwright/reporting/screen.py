@@ -24,6 +24,7 @@ from shardwright.planning.report import Alternative, Enough, Loss, LossKind, NoP
 from shardwright.planning.request import Objective, Request
 from shardwright.planning.select import UTILISATION
 from shardwright.planning.sentences import unproven_sentence, without_sentence
+from shardwright.planning.warnings import missed_network
 from shardwright.reporting.drawings import expert_link
 from shardwright.reporting.explanation import (
     Fact,
@@ -216,14 +217,11 @@ def _pods(inventory: Inventory) -> Iterator[DuePoint]:
 
 
 def _network(plan: Plan, pool: Pool, *, named: bool) -> Iterator[DuePoint]:
-    link, missed = crossed_network(plan, pool), pool.reach.missed
+    link, missed = crossed_network(plan, pool), missed_network(pool.reach)
     if link is None:
         return
-    if missed is not None:
-        yield DuePoint(
-            due=Due.NETWORK_MISSED,
-            said=f"pods do not reach the nodes' {missed.name} (docs/howto/network.md)",
-        )
+    if missed:
+        yield DuePoint(due=Due.NETWORK_MISSED, said=f"{missed} (docs/howto/network.md)")
     elif link.basis == "assumed":
         how = "--network" if named else "node label shardwright.io/network-gbps-per-gpu"
         yield DuePoint(

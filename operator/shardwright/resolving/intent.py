@@ -18,7 +18,6 @@ from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
 from shardwright.api.weights_source import (
     BUCKETS,
-    CLAIM,
     IMAGE_VOLUME,
     ImageVolume,
     StoreOptions,
@@ -148,7 +147,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         replicas=spec.replicas,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,
-        shares_claim=_shares_claim(spec),
+        shares_claim=bool(claim_names(spec)),
         restart=_restart_policy(spec.restart),
         max_unavailable=spec.rollout.max_unavailable,
         max_surge=spec.rollout.max_surge,
@@ -171,16 +170,16 @@ def _restart_policy(restart: Restart) -> RestartPolicy:
     )
 
 
-def _shares_claim(spec: Spec) -> bool:
+def claim_names(spec: Spec) -> tuple[str, ...]:
+    """Return the claims that the pods mount and that exist beside the model, sorted."""
     model, weights = spec.model, spec.model.weights
     cache = weights.cache if weights else None
     volumes = (spec.pod or unsaid(Pod)).volumes or ()
-    read = (
-        scheme_of(weights) == CLAIM,
-        *(claim_of(adapter.uri) for adapter in model.adapters),
-        *(volume.pvc for volume in volumes),
-    )
-    return any(read) or (cache is not None and cache.claim_name is not None)
+    uris = (weights.uri if weights else None, *(adapter.uri for adapter in model.adapters))
+    read = (claim[0] for uri in uris if (claim := claim_of(uri)))
+    mounted = (volume.pvc.claim_name for volume in volumes if volume.pvc)
+    kept = (cache.claim_name,) if cache and cache.claim_name else ()
+    return tuple(sorted({*read, *mounted, *kept}))
 
 
 _LOADED_AS: Final = {"FP8": "fp8"}

@@ -25,6 +25,7 @@ from shardwright.api.weights_source import HUB, claim_of, commit_of, hub_token, 
 from shardwright.engines.options import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
+from shardwright.hardware.volume_claims import ClaimsByName
 from shardwright.layouts.layout import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import (
@@ -59,7 +60,8 @@ class Question:
     in its plan of record, if the spec leaves it open (None: the newest known). ``catalogue`` are
     the administrator's own models by id, beside the built-in ones: config.json contents;
     ``settings`` are his for all resources. ``fetcher`` reads configs from the hub (None: nothing
-    does). ``lacking`` is what the cluster does not serve.
+    does). ``lacking`` is what the cluster does not serve, ``claims`` are
+    those that are known.
     """
 
     resource: ShardedModel
@@ -68,6 +70,7 @@ class Question:
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     lacking: tuple[Capability, ...] = ()
+    claims: ClaimsByName = field(default_factory=dict)
     fetcher: Fetcher | None = None
 
 

@@ -25,6 +25,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.untrusted import whole_bytes
+from shardwright.hardware.volume_claims import VolumeClaim
 from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import Gating, gate_of
 from shardwright.modelspec.model_spec import ModelSpec
@@ -41,6 +42,7 @@ from shardwright.resolving.engine import (
 )
 from shardwright.resolving.intent import (
     Intent,
+    claim_names,
     intent_of,
     network_rules_of,
     terms_of,
@@ -216,10 +218,12 @@ def resolve(question: Question) -> Subject:
             disk_bytes=_disk_bytes(deployment, stored, draft),
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
+            claims=_claims(question, spec),
+            cache_claim=_cache_claim(deployment),
             owner=(_stated_namespace(resource.metadata), resource.metadata.name),
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
-        terms=replace(terms_of(spec), lacking=question.lacking),
+        terms=_terms(question, spec),
         deployment=deployment,
         defaulted=defaulted,
         input_hash=hashes.whole,
@@ -227,6 +231,21 @@ def resolve(question: Question) -> Subject:
         default_version=version if leaves_version_open(spec.engine) else "",
         unadmitted=unadmitted_images(spec.engine, question.settings, version),
     )
+
+
+def _terms(question: Question, spec: Spec) -> PodTerms:
+    return replace(terms_of(spec), lacking=question.lacking, claims=_claims(question, spec))
+
+
+def _cache_claim(deployment: Deployment) -> str:
+    cache = deployment.weights.cache
+    return (cache.claim if cache else None) or ""
+
+
+def _claims(question: Question, spec: Spec) -> tuple[VolumeClaim, ...]:
+    namespace, known = question.resource.metadata.namespace, question.claims
+    named = ((namespace, name) for name in claim_names(spec))
+    return tuple(known[claim] for claim in named if claim in known)
 
 
 def _deployment(

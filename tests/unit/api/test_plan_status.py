@@ -138,6 +138,7 @@ def test_when_nothing_fits_only_what_was_ruled_out_is_shown() -> None:
         "alternatives": [],
         "excluded": [{"code": "OutOfMemory", "count": 3, "example": "TP4", "nearestMiss": ""}],
         "considered": 3,
+        "waitingHelps": False,
     }
 
 

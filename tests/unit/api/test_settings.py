@@ -16,6 +16,7 @@ from shardwright.api.settings import Settings, read_settings, with_defaults
 from shardwright.api.spec import ApiKeyReference, Spec
 from shardwright.errors import InputError
 from shardwright.hardware.gpus import Stated
+from shardwright.hardware.taints import TaintState
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 MIRROR = "mirror.example/vllm-openai:v0.33.0"
@@ -354,10 +355,21 @@ def test_limits_that_are_none_are_refused_with_their_path(limits: object, path: 
 
 def test_what_is_stated_of_nodes_is_read() -> None:
     prefix = "node-restriction.kubernetes.io/"
-    said = {"trustedLabelPrefix": prefix, "gpuHourPrices": {"H100-SXM-80GB": 2}, "nodeSet": "team"}
+    states = {"example.com/warm-up": "Passes", "storage.example.com/*": "Ends"}
+    said = {
+        "trustedLabelPrefix": prefix,
+        "gpuHourPrices": {"H100-SXM-80GB": 2},
+        "nodeSet": "team",
+        "taintStates": states,
+        "rdmaResources": ["openshift.io/rdma"],
+    }
 
     assert read_settings(json.dumps(said)).stated == Stated(
-        prices={"H100-SXM-80GB": 2.0}, label_prefix=prefix, node_set="team"
+        prices={"H100-SXM-80GB": 2.0},
+        label_prefix=prefix,
+        node_set="team",
+        rdma_resources=frozenset({"openshift.io/rdma"}),
+        taint_states={key: TaintState(state) for key, state in states.items()},
     )
 
 
@@ -366,6 +378,10 @@ def test_what_is_stated_of_nodes_is_read() -> None:
     [
         ({"trustedLabelPrefix": "a.example"}, ("BadFormat", "trustedLabelPrefix")),
         ({"nodeSet": "a.b"}, ("BadFormat", "nodeSet")),
+        ({"rdmaResources": ["rdma"]}, ("BadFormat", "rdmaResources[0]")),
+        ({"taintStates": {"a b": "Passes"}}, ("BadFormat", "taintStates.a b")),
+        ({"taintStates": {"*": "Passes"}}, ("BadFormat", "taintStates.*")),
+        ({"taintStates": {"a": "Repair"}}, ("NotAllowed", "taintStates.a")),
         ({"gpuHourPrices": {"H100": 2}}, ("GpuUnknown", "gpuHourPrices.H100")),
         ({"gpuHourPrices": {"H100-SXM-80GB": -1}}, ("OutOfRange", "gpuHourPrices.H100-SXM-80GB")),
         ({"gpuHourPrices": {"H100-SXM-80GB": "2"}}, ("WrongType", "gpuHourPrices.H100-SXM-80GB")),

@@ -83,3 +83,32 @@ def test_a_file_without_gpus_says_that_it_may_lack_resource_slices_and_how_they_
     )
     assert main(["plan", "Qwen/Qwen3-8B", "--nodes", str(whole)]) == 0
     assert "ResourceSlices" not in capsys.readouterr().err
+
+
+def test_a_claim_in_the_file_of_the_model_or_of_the_nodes_bounds_its_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "hub", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    model = {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": "m"},
+        "spec": {"model": {"id": "Qwen/Qwen3-8B", "weights": {"cache": {"claimName": "hub"}}}},
+    }
+    nodes = [a_node("x")]
+    said = []
+    for with_model, with_nodes in (([claim], nodes), ([], [*nodes, claim]), ([], nodes)):
+        files = []
+        for name, items in (("m.yaml", [model, *with_model]), ("n.json", with_nodes)):
+            files.append(tmp_path / name)
+            files[-1].write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+        main(["plan", "-f", str(files[0]), "--nodes", str(files[1]), "-o", "json"])
+        (report,) = json.loads(capsys.readouterr().out)["items"]
+        said.append(report.get("problem", {}).get("code"))
+
+    assert said == ["ClaimTooSmall", "ClaimTooSmall", None]

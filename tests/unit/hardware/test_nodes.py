@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion, Taint
+from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.taints import Taint
 from shardwright.hardware.topology import DomainKind
 from shardwright.units import GIB, MIB
 from tests.support.builders_nodes import (
@@ -256,6 +257,25 @@ class TestMemory:
     @pytest.mark.parametrize("mib", ["200000", "9984", "1", "9999999"])
     def test_memory_that_the_product_cannot_have_is_not_believed(self, mib: str) -> None:
         assert code(a_node("x", labels={"nvidia.com/gpu.memory": mib})) == "LabelsImplausible"
+
+    def test_boards_with_other_chips_are_believed_by_a_persons_word_which_the_message_names(
+        self,
+    ) -> None:
+        labels = {"nvidia.com/gpu.memory": "49140"}
+        found = read_node(a_node("x", product="NVIDIA-GeForce-RTX-4090", labels=labels))
+        assert isinstance(found, NodeExclusion)
+        assert found.problem.remedy == (
+            "if its boards have that much, label it shardwright.io/gpu-memory-mib=49140; else "
+            "correct the node's labels or its device plugin; the node is left out until then"
+        )
+        labels |= {"shardwright.io/gpu-memory-mib": "49140"}
+        node = facts(a_node("x", product="NVIDIA-GeForce-RTX-4090", labels=labels))
+        assert node.gpu.memory_bytes == 49140 * MIB
+
+    @pytest.mark.parametrize("mib", ["9984", "9999999"])
+    def test_a_persons_word_on_memory_far_from_the_products_is_not_believed(self, mib: str) -> None:
+        node = a_node("x", annotations={"shardwright.io/gpu-memory-mib": mib})
+        assert code(node) == "LabelsImplausible"
 
 
 class TestCount:

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.capabilities import Capability, RdmaMode, RdmaRequest, Reach
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import Stated
 from shardwright.hardware.inventory import Pool
-from shardwright.hardware.topology import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
+from shardwright.hardware.nodes import read_node
+from shardwright.hardware.topology import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS, NetworkWay
 from tests.support.builders_nodes import a_node, inventory_of
 
 NONE = RdmaRequest(mode=RdmaMode.NONE)
@@ -159,3 +162,71 @@ def test_devices_of_other_names_divide_pools_only_where_they_would_be_requested(
         )
         == 2
     )
+
+
+GKE = {f"networking.gke.io.networks/rdma-{nic}": "1" for nic in range(8)}
+A3_ULTRA = {
+    "node.kubernetes.io/instance-type": "a3-ultragpu-8g",
+    "nvidia.com/gpu.product": "NVIDIA-H200",
+    "nvidia.com/gpu.memory": "143771",
+}
+
+
+def a_gke(labels: dict[str, str], allocatable: dict[str, str]) -> dict[str, Any]:
+    return a_node("x", network_gbps=None, labels=labels, allocatable=allocatable)
+
+
+def test_networks_of_gke_are_requested_by_an_image_with_gib_and_addresses_are_no_devices() -> None:
+    node = a_gke(A3_ULTRA, GKE | {f"{name}.IP": "128" for name in GKE})
+    reached = pool_of(node, rdma=RdmaRequest(plugins=(Capability.GIB,)))
+    missed = pool_of(node, rdma=RdmaRequest(plugins=(Capability.EFA,)))
+
+    assert reached.network.name == "400 Gb/s RDMA"
+    assert reached.reach.requested(8, 8) == tuple((name, 1) for name in sorted(GKE))
+    assert (missed.network.name, missed.reach.plugin) == ("12.5 Gb/s Ethernet", Capability.GIB)
+
+
+@pytest.mark.parametrize(
+    ("labels", "way"),
+    [
+        (A3_ULTRA, NetworkWay.RESOURCES),
+        (A3_ULTRA | {"cloud.google.com/gke-networking-dra-driver": "true"}, NetworkWay.CLAIMS),
+        ({"node.kubernetes.io/instance-type": "a3-megagpu-8g"}, NetworkWay.DAEMON),
+    ],
+)
+def test_a_network_that_is_given_in_another_way_is_missed_with_that_way(
+    labels: dict[str, str], way: NetworkWay
+) -> None:
+    pool = pool_of(a_gke(labels, {}))
+
+    assert (pool.network.name, pool.reach.way) == ("12.5 Gb/s Ethernet", way)
+
+
+def test_a_resource_that_the_administrator_names_is_one_of_rdma() -> None:
+    node = a_p5(**{"openshift.io_rdma": "8"})
+    stated = Stated(rdma_resources=frozenset({"openshift.io/rdma"}))
+
+    assert [offered_of(node, each) for each in (Stated(), stated)] == [
+        (),
+        (("openshift.io/rdma", 8),),
+    ]
+
+
+def offered_of(node: object, stated: Stated) -> tuple[tuple[str, int], ...]:
+    found = read_node(node, stated)
+    assert isinstance(found, NodeFacts)
+    return found.rdma
+
+
+@pytest.mark.parametrize(
+    ("megabits", "network", "warned"),
+    [("3200000", "400 Gb/s RDMA", False), ("800000", "100 Gb/s RDMA", True)],
+)
+def test_of_two_rates_that_contradict_each_other_the_slower_counts_and_is_said(
+    megabits: str, network: str, *, warned: bool
+) -> None:
+    labels = P5 | {"karpenter.k8s.aws/instance-network-bandwidth": megabits}
+    pool = pool_of(a_node("x", network_gbps=None, labels=labels, allocatable=EFA))
+
+    assert pool.network.name == network
+    assert any("the slower counts" in warning for warning in pool.warnings) is warned

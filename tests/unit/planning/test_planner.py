@@ -630,15 +630,15 @@ def test_a_budget_that_alone_is_in_the_way_is_what_binds() -> None:
 
 
 def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
-    for code in ("NotReady", "Cordoned"):
+    for code in ("NotReady", "NodeStarting", "Cordoned", "NodeLeaving", "NoAllocatableGpus"):
         outcome = _no_plan(
             "llama-405b", an_inventory(a_pool(), excluded={"h100-sxm-80gb-00001": code})
         )
         assert outcome.heals_by_itself
         assert outcome.problem.code == "InsufficientCapacity"
-        assert (
-            outcome.problem.remedy
-            == "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
+        assert outcome.problem.remedy == (
+            "1 node of H100-SXM-80GB out of use (the node is out); it goes on by itself when they "
+            "return"
         )
 
 
@@ -648,10 +648,33 @@ def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
 
     assert outcome.heals_by_itself
     assert outcome.problem.sentence() == (
-        "no layout can run on the GPU nodes that are there now, 2 of H100-SXM-80GB not ready or "
-        "cordoned; "
+        "no layout can run on the GPU nodes that are there now, 1 node of H100-SXM-80GB out "
+        "of use (the node is out), 1 node of H100-SXM-80GB out of use (the node is out); "
         "it goes on by itself when they return, if they suffice"
     )
+
+
+def test_nodes_with_sick_gpus_are_waited_for_as_those_that_are_away() -> None:
+    whole, sick = a_pool(), replace(a_pool(), name="h100-7x", gpus_per_node=7)
+    node = replace(sick.nodes[0], name="sick", gpus=7, free=7, sick=1)
+    outcome = _no_plan("llama-405b", an_inventory(whole, replace(sick, nodes=(node,))))
+
+    assert outcome.heals_by_itself
+    assert outcome.problem.sentence() == (
+        "TP8·PP2 needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs each, 1 there, 1 short; "
+        "1 GPU of H100-SXM-80GB not healthy; it goes on by itself when they return"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "sick", "waits"), [(4, 4, True), (4, 0, False), (1, 1, False)])
+def test_sick_gpus_are_waited_for_only_if_they_could_be_enough(
+    gpus: int, sick: int, *, waits: bool
+) -> None:
+    pool = replace(a_pool("H200-SXM-141GB"), gpus_per_node=gpus)
+    node = replace(pool.nodes[0], gpus=gpus, free=gpus, sick=sick)
+    outcome = _no_plan("llama-405b", an_inventory(replace(pool, nodes=(node,))))
+
+    assert outcome.heals_by_itself is waits
 
 
 def test_no_node_is_waited_for_when_the_request_itself_is_at_fault() -> None:
@@ -783,7 +806,7 @@ def test_groups_inside_one_rack_request_no_network_devices() -> None:
     ("mode", "why"),
     [
         (RdmaMode.NONE, "spec.pod.network.rdma is None"),
-        (RdmaMode.AUTO, "the nodes offer no RDMA resource (docs/howto/network.md)"),
+        (RdmaMode.AUTO, "the nodes offer no RDMA resource that is known (rdmaResources)"),
     ],
 )
 def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(

@@ -54,6 +54,11 @@ def test_a_plan_is_valid_on_the_nodes_it_was_made_for() -> None:
             "cannot be used: a cordoned node takes no new pods",
         ),
         (
+            taint("node.cilium.io/agent-not-ready"),
+            NodeFault.IN_CHANGE,
+            "cannot be used: taint node.cilium.io/agent-not-ready:NoSchedule goes by itself",
+        ),
+        (
             taint("karpenter.sh/disrupted"),
             NodeFault.LEAVING,
             "cannot be used: a node that is being deleted or drained takes no",
@@ -88,6 +93,7 @@ def test_a_plan_is_valid_on_the_nodes_it_was_made_for() -> None:
     ids=[
         "not ready",
         "cordoned",
+        "starting",
         "leaving",
         "leaving too",
         "tainted",

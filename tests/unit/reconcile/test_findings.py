@@ -83,6 +83,17 @@ def test_whatever_keeps_groups_without_a_place_the_others_are_ready_and_nothing_
     assert (said["Ready"].status, said["Stalled"].status) == (True, False)
 
 
+@pytest.mark.parametrize(("code", "stalled"), [("QuotaInUse", False), ("QuotaExceeded", True)])
+def test_a_quota_that_others_may_leave_is_waited_for(code: str, *, stalled: bool) -> None:
+    refused = replace(PROBLEM, code=code)
+    said = {each.type: each for each in conditions(found(plan=None, not_admitted=refused))}
+
+    assert (said[ConditionType.READY].reason, said[ConditionType.STALLED].status) == (
+        "QuotaExceeded",
+        stalled,
+    )
+
+
 def test_fewer_placed_groups_than_min_groups_are_not_ready() -> None:
     said = partly(least=2)
 

@@ -125,6 +125,16 @@ def test_the_sentence_names_the_quota_its_limit_the_gap_and_a_way_out() -> None:
     )
 
 
+@pytest.mark.parametrize(("hard", "code"), [("16", "QuotaInUse"), ("15", "QuotaExceeded")])
+def test_waiting_helps_where_the_quota_would_do_if_nothing_else_used_it(
+    hard: str, code: str
+) -> None:
+    problem = quota_problem(allowance({GPU: hard}, {GPU: "8"}), (need(), 2))
+
+    assert problem is not None
+    assert problem.code == code
+
+
 @pytest.mark.parametrize(
     ("scopes", "more", "counts"),
     [

@@ -304,6 +304,23 @@ def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> No
         assert {key: value for key, value in annotations.items() if "cni" in key} == attached
 
 
+def test_networks_of_gke_are_attached_by_its_annotations_and_nccl_takes_no_other() -> None:
+    networks = tuple((f"networking.gke.io.networks/rdma-{nic}", 1) for nic in range(2))
+    bundle = render(a_plan(rdma=networks), a_deployment())
+    (item,) = of_kind(bundle.objects, "StatefulSet")
+    annotations = item["spec"]["template"]["metadata"]["annotations"]
+
+    assert {key: value for key, value in annotations.items() if "gke" in key} == {
+        "networking.gke.io/default-interface": "eth0",
+        "networking.gke.io/interfaces": (
+            '[{"interfaceName":"eth0","network":"default"},'
+            '{"interfaceName":"eth1","network":"rdma-0"},'
+            '{"interfaceName":"eth2","network":"rdma-1"}]'
+        ),
+    }
+    assert {"name": "NCCL_NET", "value": "gIB"} in engine_of(bundle)["env"]
+
+
 @pytest.mark.parametrize(
     ("plan", "deployment", "user", "capabilities"),
     [
