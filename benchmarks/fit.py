@@ -214,13 +214,16 @@ class Bands:
 
     @classmethod
     def of(cls, offs: Sequence[Off]) -> "Bands":
-        """Return the bands of held-out rows: first what served loads err at a distance, as the
-        planner is judged by them, then the ends by engine and arrival.
+        """Return the bands of rows: first how what served loads err grows with distance, in the
+        mean of the engines, as each has other models near and far; then the ends.
         """
-        served = [each for each in offs if each.arrival == Arrival.CLOSED_LOOP]
-        sizes = [_level([abs(each.off) for each in served if each.distance == far]) for far in _FAR]
+        served: dict[str, list[list[float]]] = defaultdict(lambda: [[] for _ in _FAR])
+        for each in offs:
+            if each.arrival == Arrival.CLOSED_LOOP:
+                served[each.engine][each.distance].append(abs(each.off))
+        growth = (_growth(list(served.values()), far) for far in _FAR)
         # Who measured what is chance, so a band never narrows with distance.
-        wider = tuple(accumulate((size / sizes[0] for size in sizes), max))
+        wider = tuple(accumulate(growth, max))
         scaled: dict[tuple[str, str], list[float]] = defaultdict(list)
         for each in offs:
             scaled[each.engine, each.arrival].append(each.off / wider[each.distance])
@@ -242,8 +245,16 @@ class Bands:
 _FAR: Final = range(FARTHEST + 1)
 
 
+def _growth(engines: Sequence[Sequence[Sequence[float]]], far: int) -> float:
+    """Return how many times more rows err at a distance than next to the data; 1 where no engine
+    has both.
+    """
+    found = [_level(rows[far]) / _level(rows[0]) for rows in engines if rows[0] and rows[far]]
+    return statistics.geometric_mean(found) if found else 1.0
+
+
 def _level(sizes: Sequence[float]) -> float:
-    return statistics.quantiles(sizes, n=5)[-1]
+    return statistics.quantiles(sizes, n=5)[-1] if len(sizes) > 1 else sizes[0]
 
 
 def _show_rest(
