@@ -350,18 +350,25 @@ def check_arguments(
         for name, value in arguments.items()
         for problem in _check(name, value, known, given)
     ]
+    counted = _counted(arguments, found, rules.policy)
+    return (*found, *rules.check_pins(counted), *_duplicates(arguments))
+
+
+def _counted(
+    arguments: Mapping[str, object], found: Collection[Problem], listed: Policy
+) -> dict[str, object]:
+    """Return the arguments that the planner counts with, of those that the parser takes."""
     # A value that the parser refuses is not looked at again: one problem for one mistake.
     wrong = {
         canonical(problem.path.partition(".")[0])
         for problem in found
         if problem.code not in _REFUSED
     }
-    counted = {
+    return {
         name: value
         for name, value in arguments.items()
-        if canonical(name) not in wrong and _is_counted_in(canonical(name), rules.policy)
+        if canonical(name) not in wrong and _is_counted_in(canonical(name), listed)
     }
-    return (*found, *rules.check_pins(counted), *_duplicates(arguments))
 
 
 _REFUSED: Final = frozenset({"EngineArgumentForbidden", "EngineArgumentOwned"})
