@@ -9,7 +9,6 @@ unlisted keys of a compilation config.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -18,6 +17,13 @@ from typing import Any, Final
 
 from shardwright.engines import policy
 from shardwright.engines.object_keys import Keys, as_object, key_problems, key_table, leaves
+from shardwright.engines.parser_values import (
+    JSON_OBJECTS,
+    JSON_VALUES,
+    WORDS,
+    convert,
+    readable_int,
+)
 from shardwright.engines.policy import Option, Policy, Tables, canonical, option_table
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
@@ -117,7 +123,7 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
 
 def _keys(value: object) -> Mapping[str, Any]:
     try:
-        found = _convert("parse_dataclass", value) if isinstance(value, str) else value
+        found = convert("parse_dataclass", value) if isinstance(value, str) else value
     except ValueError:
         return {}
     return found if isinstance(found, Mapping) else {}
@@ -126,7 +132,7 @@ def _keys(value: object) -> Mapping[str, Any]:
 def _whole(value: object) -> int | None:
     if isinstance(value, str):
         try:
-            value = _readable_int(value)
+            value = readable_int(value)
         except ValueError:
             return None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
@@ -268,34 +274,6 @@ def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
     largest = keys.get("max_cudagraph_capture_size")
     if largest is not None and not _is_counted(largest):
         yield "max_cudagraph_capture_size", "is no whole number above 0"
-
-
-_WORDS: Final = {
-    "int": "a whole number",
-    "float": "a number",
-    "human_readable_int": "a whole number, also as 8k or 1M",
-    "parse_dataclass": "an object, or its JSON text",
-    "union_dict_and_str": "an object, or text",
-}
-_SUFFIXES: Final = {
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "K": 2**10,
-    "M": 2**20,
-    "G": 2**30,
-    "T": 2**40,
-}
-_READABLE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT])", re.ASCII)
-_QUOTED: Final = re.compile(r'("(?:[^"\\]|\\.)*")')
-_WITHIN_JSON: Final = re.compile(rf"\b{_READABLE.pattern}\b", re.ASCII)
-_OBJECT: Final = re.compile(r"\s*{.*}\s*", re.DOTALL)
-_JSON: Final = frozenset({"loads", "_parse_type"})
-_OBJECTS: Final = frozenset({"parse_dataclass", "union_dict_and_str"})
-"""The parser's conversions of JSON: of any value, and of objects alone. Source: vLLM 0.33
-``engine/arg_utils.py``, ``utils/argparse_utils.py``.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,7 +426,7 @@ def configuration(
 
 def _typed(kind: str, value: object) -> object:
     # A number written as text is a number in the file.
-    return _convert(kind, value) if isinstance(value, str) else value
+    return convert(kind, value) if isinstance(value, str) else value
 
 
 def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
@@ -582,15 +560,15 @@ def _mismatch(option: Option, value: object) -> str | None:
     ):
         return f"one of {', '.join(option.choices)}"
     parses = all(_parses(option.type, each) for each in values)
-    return _unknown_key(option, values[0]) if parses else _WORDS.get(option.type, "JSON")
+    return _unknown_key(option, values[0]) if parses else WORDS.get(option.type, "JSON")
 
 
 def _may_be(value: object, option: Option) -> bool:
     """Return whether a list or an object can be what the parser takes, and no switch's value."""
     if isinstance(value, list | tuple):
-        return option.many or option.type in _JSON
+        return option.many or option.type in JSON_VALUES
     if isinstance(value, Mapping):
-        return option.type in _JSON | _OBJECTS
+        return option.type in JSON_VALUES | JSON_OBJECTS
     return not isinstance(value, bool)
 
 
@@ -609,53 +587,17 @@ def _choice(kind: str, text: str) -> str:
 def _unknown_key(option: Option, text: str) -> str | None:
     if not option.keys:
         return None
-    found = _convert(option.type, text)
+    found = convert(option.type, text)
     fine = isinstance(found, dict) and found.keys() <= set(option.keys)
     return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
 
 def _parses(kind: str, text: str) -> bool:
     try:
-        _convert(kind, text)
+        convert(kind, text)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _convert(kind: str, text: str) -> object:
-    if kind == "int":
-        return int(text)
-    if kind == "float":
-        return float(text)
-    if kind == "human_readable_int":
-        return _readable_int(text)
-    if kind in _OBJECTS:
-        return _object(kind, text)
-    return json.loads(text) if kind in _JSON else text
-
-
-def _readable_int(text: str) -> int:
-    """Return a whole number, also with a suffix; binary suffixes take no decimals."""
-    found = _READABLE.fullmatch(text.strip())
-    if found is None:
-        return int(text)
-    number, suffix = found.groups()
-    factor = _SUFFIXES[suffix]
-    return int(float(number) * factor) if suffix.islower() else int(number) * factor
-
-
-def _object(kind: str, text: str) -> object:
-    if kind == "union_dict_and_str":
-        return json.loads(text) if _OBJECT.fullmatch(text) else text
-    parts = _QUOTED.split(text)
-    # Numbers with suffixes count outside quoted texts alone.
-    parts[::2] = [
-        _WITHIN_JSON.sub(lambda found: str(_readable_int(found[0])), part) for part in parts[::2]
-    ]
-    found = json.loads("".join(parts))
-    if not isinstance(found, dict):
-        raise ValueError("no object")  # noqa: TRY004 - a value, as the parser has it
-    return found
 
 
 def _spelled(value: object) -> str:
