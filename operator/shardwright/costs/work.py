@@ -225,6 +225,8 @@ def _reads(kind: Attention) -> str:
             return "sparse"
         case LatentAttention():
             return "latent"
+        case StatedAttention():
+            return "full"
         case _:
             return "windowed" if kind.window else "full"
 
