@@ -11,7 +11,7 @@ nodes and models are as simple as can be.
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from unittest.mock import patch
@@ -96,22 +96,23 @@ class Cluster:
             self.placed_at[name] = now
             del self.line[name]
         elif entry.may_claim(_time(now)):
-            self.line[name] = model, self._with_claim(model, entry, free, claimed)
+            claimed_now, rooms = self._claim(model, entry, free, claimed)
+            self.line[name] = model, entry.claiming(claimed_now, rooms, _time(now))
 
-    def _with_claim(
+    def _claim(
         self, model: Model, entry: Waiting, free: Mapping[str, int], claimed: Mapping[str, int]
-    ) -> Waiting:
+    ) -> tuple[Claim, Mapping[str, Room]]:
         gpus = {node: GPUS - claimed.get(node, 0) for node in free}
         rooms = {
             node: Room(node=node, gpus=gpus[node], free=min(free[node], gpus[node]))
             for node in free
         }
         if holds(entry.claim, rooms):
-            return entry
+            return entry.claim, rooms
         near = choose(
             rooms.values(), lambda found: place(model, [room.node for room in found], gpus)
         )
-        return replace(entry, claim=near)
+        return near, rooms
 
 
 def place(model: Model, nodes: Sequence[str], room: Mapping[str, int]) -> Claim | None:
@@ -130,9 +131,9 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
     while coming or cluster.held:
         ends = [end for end, _ in cluster.held.values()]
         due = [
-            (entry.claims_at - BEGIN).total_seconds()
+            (entry.turns_at - BEGIN).total_seconds()
             for _, entry in cluster.line.values()
-            if entry.claims_at
+            if entry.turns_at
         ]
         now = min(
             [*ends, *(time for time in due if time > now), *(model.arrives for model in coming[:1])]

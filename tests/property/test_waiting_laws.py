@@ -11,10 +11,10 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from benchmarks.waiting import GPUS, Cluster, Model, place
-from shardwright.reconcile.waiting import BACKFILL_SECONDS, claimed_before
+from shardwright.reconcile.waiting import BACKFILL_SECONDS, CLAIM_SECONDS, claimed_before
 
 NODES = 4
-LONGEST_STAY = 4000.0
+LONGEST_STAY = CLAIM_SECONDS  # a claim waits no longer for GPUs
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -214,7 +215,7 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
     run(scenario())
 
 
-QUOTAS: dict[str, dict[str, str]] = {
+QUOTAS: Mapping[str, Mapping[str, str]] = {
     "GPUs": {GPU: "0"},
     "GPUs, too few": {GPU: "8"},
     "pods": {"pods": "2"},
@@ -224,7 +225,7 @@ QUOTAS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("limits", [{"gpus": 0}, {"gpus": 8, "waiting": 1, "models": 1}, *QUOTAS])
 def test_a_model_whose_pods_are_never_let_in_claims_no_gpu_however_long_it_waits(
-    tmp_path: Path, limits: dict[str, int] | str
+    tmp_path: Path, limits: Any
 ) -> None:
     async def scenario() -> None:
         if isinstance(limits, str):
