@@ -65,6 +65,7 @@ _COMPLETE: Manifest = {
         "quantization": "BF16",
         "adapters": [{"name": "support", "uri": f"hf://acme/support@{A_COMMIT}"}],
         "maxAdapterRank": 64,
+        "unproven": {"weightBytes": 812_000_000_000, "kvBytesPerToken": 35_136},
     },
     "engine": {
         "name": "vLLM",

@@ -469,8 +469,8 @@ def _unknown(architecture: str | None) -> Problem:
         code="ArchitectureUnknown",
         path="architectures",
         what=f"{architecture!r:.80}" if architecture else "missing,",
-        limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder "
-        "(gated, hidden_act silu)",
+        limit=f"must be one of the {len(FAMILIES)} that can be counted "
+        "(docs/reference/architectures.md), or a plain decoder (gated, hidden_act silu)",
         gap=f"did you mean {near[0]}?" if near else "",
         remedy="to serve it without a promise, state its bytes in spec.model.unproven and pin "
         "spec.parallelism (docs/howto/unproven-models.md)",

@@ -325,15 +325,18 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
     )
 
 
-def speed_facts(plan: Plan, request: Request | None, label: str = "Can serve") -> Iterator[Fact]:
-    """Yield what a plan serves at most, under a ``label``, and its latency; that none is promised
+def speed_facts(plan: Plan, request: Request | None, label: str = "Can serve") -> tuple[Fact, ...]:
+    """Return what a plan serves at most, under a ``label``, and its latency; that none is promised
     of a stated model.
     """
-    if not plan.performance.promised:
-        yield Fact(label="Speed", value="none is promised: the model is unproven")
-        return
-    yield Fact(label=label, value=serves(plan, request))
-    yield Fact(label="Latency", value=latency(plan, request))
+    return (
+        (
+            Fact(label=label, value=serves(plan, request)),
+            Fact(label="Latency", value=latency(plan, request)),
+        )
+        if plan.performance.promised
+        else (Fact(label="Speed", value="none is promised: the model is unproven"),)
+    )
 
 
 def serves(plan: Plan, request: Request | None) -> str:

@@ -315,7 +315,8 @@ def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_list
         read_model(a_config(architectures=["LlamaFooCausalLM"]), source="a test")
     (problem,) = refusal.value.problems
     assert (problem.code, problem.gap) == ("ArchitectureUnknown", "did you mean LlamaForCausalLM?")
-    assert "docs/reference/architectures.md" in problem.remedy
+    assert "docs/reference/architectures.md" in problem.limit
+    assert "spec.model.unproven" in problem.remedy
 
 
 def test_an_architecture_that_only_ends_like_a_known_one_is_told_no_name() -> None:
