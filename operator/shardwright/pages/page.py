@@ -168,10 +168,27 @@ def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
 def _tiles(document: Document) -> Iterator[FigureTile]:
     if not document["explanation"]["fits"]:
         return
-    predicted = document["plan"]["predicted"]
+    yield from _speed(document)
+    tokens = "plan.memory.kvCacheTokens"
+    yield FigureTile(
+        label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"]
+    )
+    carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
+    yield FigureTile(
+        label="K/V cache",
+        figure=figure(document, tokens, COUNT),
+        unit="tokens",
+        note=f"per replica; {carries}",
+    )
+
+
+def _speed(document: Document) -> Iterator[FigureTile]:
+    # None is promised of a model whose bytes are stated.
+    if (predicted := document["plan"].get("predicted")) is None:
+        return
     edges = (COUNT(predicted[edge], digits=2) for edge in ("low", "high"))
     band = f"80% band {range_text(*edges)}, {predicted['basis']}"
-    milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
+    milliseconds = from_milliseconds
     yield FigureTile(
         label="Output",
         figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT),
@@ -187,16 +204,6 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
         label="Per token",
         figure=figure(document, "plan.predicted.tpotMicroseconds", from_microseconds),
         note="mean",
-    )
-    yield FigureTile(
-        label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"]
-    )
-    carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
-    yield FigureTile(
-        label="K/V cache",
-        figure=figure(document, tokens, COUNT),
-        unit="tokens",
-        note=f"per replica; {carries}",
     )
 
 

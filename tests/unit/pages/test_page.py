@@ -90,6 +90,18 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Rea
     return document, Read(printed("report", *words))
 
 
+def test_the_page_of_a_model_whose_bytes_are_stated_shows_no_speed(tmp_path: Path) -> None:
+    stated = {"weightBytes": 600 * 10**9, "kvBytesPerToken": 35136}
+    model = {"id": "acme/day-zero", "unproven": stated}
+    file = Files(tmp_path).manifests(
+        a_manifest(model=model, parallelism={"tensor": 8, "pipeline": 2})
+    )
+    page = Read(printed("report", "-f", file, "--gpus", "16xH100"))
+
+    assert [path for path, _, _ in page.figures if "predicted" in path] == []
+    assert "tok/s" not in page.text
+
+
 def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, Any], Read]) -> None:
     document, page = llama
 
@@ -150,12 +162,12 @@ def test_what_is_shown_is_that_number(llama: tuple[dict[str, Any], Read]) -> Non
     assert (
         shown["plan.predicted.outputTokensPerSecond"]
         == COUNT(predicted["outputTokensPerSecond"])
-        == "731"
+        == "730"
     )
     assert (
         shown["plan.predicted.ttftMilliseconds"]
         == SECONDS(predicted["ttftMilliseconds"] / 1000)
-        == "1.9 s"
+        == "1.8 s"
     )
     assert shown["explanation.memory.0.weightsBytes"] == "47.3"
     assert shown["explanation.links.0.busy"] == "9.8%"
