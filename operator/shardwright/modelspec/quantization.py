@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
@@ -101,7 +102,7 @@ alternatives of one pattern.
 """
 
 MAX_GLOB_BYTES: Final = 8192
-"""Most bytes of patterns with a star before their end, in one list: each is tried on every name.
+"""Most bytes of patterns with a star before their end, in all lists: each is tried on every name.
 Names, and patterns that end in their only star, cost one look-up however many there are. Basis:
 assumed; published lists have fewer than 500 bytes of them.
 """
@@ -205,6 +206,11 @@ class Modules:
     starts: frozenset[str]
     globs: tuple[re.Pattern[str], ...]
     odd: tuple[str, ...]
+
+    @property
+    def glob_bytes(self) -> int:
+        """Return the bytes of the patterns that are tried on every name."""
+        return sum(len(glob.pattern) for glob in self.globs)
 
     def include(self, weight: Weight) -> bool:
         """Return whether a weight's module is among them."""
@@ -348,7 +354,9 @@ def by_rules(
     }
     patterns = tuple(rule for rule in stored if is_pattern(rule))
     # Each pattern is tried on every module: a stranger's config must not make that long.
-    beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
+    sizes = accumulate(sum(map(len, _texts(pattern))) for pattern in patterns)
+    few = min(MAX_PATTERNS, sum(size <= MAX_GLOB_BYTES for size in sizes))
+    beyond, patterns = patterns[few:], patterns[:few]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
 
     def by_rule(weight: Weight) -> WeightFormat | None:

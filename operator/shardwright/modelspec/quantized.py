@@ -23,7 +23,7 @@ from shardwright.modelspec.quantization import (
     FP8_PER_TENSOR,
     INT8_PER_CHANNEL,
     MAX_ENTRIES,
-    MAX_PATTERNS,
+    MAX_GLOB_BYTES,
     MXFP4,
     NF4,
     NVFP4,
@@ -197,14 +197,28 @@ def _mxfp4(fields: Fields) -> Quantization:
     return Quantization(method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None)
 
 
+_MAX_GROUPS: Final = 16
+"""Most ways to store of one config: each is looked for in every name. Basis: chosen; published
+configs have one or two.
+"""
+
+
 def _compressed_tensors(fields: Fields) -> Quantization:
     section = fields.section("config_groups")
     groups = (
         [group for name in section.values if (group := section.section(name))] if section else []
     )
-    targeted = [target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))]
+    targeted = [target for group in groups[:_MAX_GROUPS] if (target := _targeted(group))]
     if not targeted or len(targeted) < len(groups):
-        fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
+        what, most = (
+            f"{len(groups)} groups",
+            f"must be 1 to {_MAX_GROUPS} groups with their weights",
+        )
+        fields.refuse("config_groups", what, most)
+        return Quantization(method="compressed-tensors", storage=lambda _: None)
+    if (size := sum(target.modules.glob_bytes for target in targeted)) > MAX_GLOB_BYTES:
+        what, limit = f"patterns of {size} bytes", f"must have at most {MAX_GLOB_BYTES} together"
+        fields.refuse("config_groups", what, limit, "name modules, or use fewer patterns")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     base = unless_listed("compressed-tensors", targeted[0].storage, fields, "ignore")
     return replace(base, storage=_by_target(base.storage, targeted), cache_dtype=_cached(fields))

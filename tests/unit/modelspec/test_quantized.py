@@ -539,9 +539,24 @@ def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
     paths = [
         problem.path.removeprefix("quantization_config.") for problem in refusal.value.problems
     ]
-    assert len(paths) == 1 + MAX_PATTERNS
+    assert len(paths) == 1 + 16
     assert "config_groups" in paths
-    assert "4096 groups" in str(refusal.value)
+    assert "4096 groups must be 1 to 16" in str(refusal.value)
+
+
+def test_the_patterns_of_all_groups_are_bounded_together() -> None:
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel"}
+    groups = {
+        f"group_{number}": {
+            "targets": [f"re:.*{number}x{index}.*" for index in range(64)],
+            "weights": weights,
+        }
+        for number in range(16)
+    }
+    with pytest.raises(InputError, match=f"at most {MAX_GLOB_BYTES} together"):
+        a_small_model(
+            quantization_config={"quant_method": "compressed-tensors", "config_groups": groups}
+        )
 
 
 @pytest.mark.parametrize(("ignored", "storage"), [([], NVFP4), (["lm_head"], BF16)])
