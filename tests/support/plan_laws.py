@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.gpus import Gpu, Link, relative_price
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.layout import Candidate
@@ -452,7 +452,7 @@ def _more_memory(snapshot: Snapshot) -> Iterator[Finding]:
     """A quarter more memory never makes the plan worse.
 
     But where it crosses a size from which vLLM takes larger batches by itself: these slow single
-    requests. And under a limit on the time per token: where more run at once every token takes
+    requests. And where no list has the price of the GPU, which follows its memory. And under a limit on the time per token: where more run at once every token takes
     longer, and a limit says nothing of waiting.
     """
     pools = tuple(
@@ -464,7 +464,11 @@ def _more_memory(snapshot: Snapshot) -> Iterator[Finding]:
         for pool in snapshot.question.inventory.pools
         for size in sizes
     )
-    if not jumps and not snapshot.question.request.objective.limited:
+    dearer = any(
+        relative_price(_larger(pool.gpu)) != relative_price(pool.gpu)
+        for pool in snapshot.question.inventory.pools
+    )
+    if not jumps and not dearer and not snapshot.question.request.objective.limited:
         yield from _no_worse(
             "More memory",
             snapshot,

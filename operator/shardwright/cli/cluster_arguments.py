@@ -372,7 +372,7 @@ def _add_import(commands: Any, add: AddCommand) -> None:
         "name",
         nargs="*",
         metavar="KIND/NAME",
-        help="such as deployment/, lws/, llmisvc/, workspace/ or dgd/NAME; of the cluster; or -f",
+        help="such as deployment/NAME, lws/NAME or dgd/NAME; or -f",
     )
     command.add_argument(
         "-f",

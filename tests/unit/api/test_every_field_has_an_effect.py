@@ -68,6 +68,15 @@ def _model(before: Manifest, after: Manifest) -> Pair:
     return {"model": {"id": A_MODEL} | before}, {"model": {"id": A_MODEL} | after}
 
 
+def _unproven(changed: Manifest) -> Pair:
+    stated = {"weightBytes": 16 * 10**9, "kvBytesPerToken": 65536}
+    pinned = {"parallelism": {"tensor": 2, "pipeline": 1}}
+    return (
+        {"model": {"id": "acme/day-zero", "unproven": stated}} | pinned,
+        {"model": {"id": "acme/day-zero", "unproven": stated | changed}} | pinned,
+    )
+
+
 def _weights(before: Manifest, after: Manifest, **both: Any) -> Pair:
     return _model({"weights": both | before}, {"weights": both | after})
 
@@ -129,6 +138,8 @@ def _explicit(before: Manifest, after: Manifest) -> Pair:
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
+    "model.unproven.weightBytes": _unproven({"weightBytes": 17 * 10**9}),
+    "model.unproven.kvBytesPerToken": _unproven({"kvBytesPerToken": 32768}),
     "model.servedName": _model({}, {"servedName": "llama"}),
     "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
     "model.weights.cache.claimName": _cache({"claimName": "a"}, {"claimName": "b"}),

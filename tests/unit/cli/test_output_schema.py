@@ -92,7 +92,7 @@ def test_imports(capsys: Capture) -> None:
     printed = json.loads(capsys.readouterr().out)
 
     check(printed, "ImportList")
-    assert len(printed["items"]) == 4
+    assert len(printed["items"]) == 13
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

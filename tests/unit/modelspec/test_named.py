@@ -14,7 +14,7 @@ from shardwright.modelspec.model_spec import GroupedAttention
 from shardwright.modelspec.read import read_model
 
 ORACLE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "data/oracle/named.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "data/engines/named-classes.json").read_text(encoding="utf-8")
 )
 VLLM = traits("0.33.0")
 

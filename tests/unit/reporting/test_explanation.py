@@ -273,7 +273,15 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
     text = "".join(
         (files("shardwright.planning") / name).read_text()
-        for name in ("checks.py", "engine_limits.py", "missed.py", "node_storage.py", "shapes.py")
+        for name in (
+            "attention.py",
+            "checks.py",
+            "claim_rules.py",
+            "engine_limits.py",
+            "missed.py",
+            "node_storage.py",
+            "shapes.py",
+        )
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
