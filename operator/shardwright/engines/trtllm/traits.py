@@ -17,6 +17,7 @@ from shardwright.layouts.layout import (
     CutRules,
     EngineSupport,
     EngineTraits,
+    MemoryRules,
     PromptSharing,
     Remainder,
 )
@@ -125,9 +126,25 @@ def _captures(version: str | None) -> Captures:
     return Captures.EIGHTS_AND_DOUBLES if older else Captures.EIGHTS_AND_SIXTY_FOURS
 
 
+def _memory(version: str | None) -> MemoryRules:
+    rules = assumed.memory_rules(kv_block_tokens=32)
+    if version and not version.startswith("1."):
+        # Engines that were built ahead: what they take beside weights was not read, so the share
+        # of the whole GPU is assumed.
+        return replace(rules, cache_follows_weights=True)
+    return replace(
+        rules,
+        memory_utilization=0.9,
+        cache_of_free=True,
+        cache_follows_weights=True,
+        captures=_captures(version),
+        graph_sequences=GRAPH_SEQUENCES,
+    )
+
+
 def predicted(version: str | None) -> EngineTraits:
     """Return what planning must know of TensorRT-LLM, which is alike in all versions but for the
-    batches that graphs are captured for.
+    batches that graphs are captured for, and for the memory before 1.0.
     """
     return EngineTraits(
         name=NAME,
@@ -138,14 +155,7 @@ def predicted(version: str | None) -> EngineTraits:
             reserves_output=True,
             refuses_long_requests=False,
         ),
-        memory=replace(
-            assumed.memory_rules(kv_block_tokens=32),
-            memory_utilization=0.9,
-            cache_of_free=True,
-            cache_follows_weights=True,
-            captures=_captures(version),
-            graph_sequences=GRAPH_SEQUENCES,
-        ),
+        memory=_memory(version),
         cuts=CutRules(
             remainder=Remainder.FIRST,
             mixes_expert_cuts=True,
