@@ -19,21 +19,40 @@ API server takes 10,000.
 FREE_FORM: Final = ("spec.model.config", "spec.engine.speculation.head.config")
 """Fields that may hold anything."""
 
+USUALLY_SMALL: Final = ("spec.engine.args", "spec.engine.env")
+"""Fields of which the API server bounds the entries, and that are small in nearly all specs."""
+
+SMALL_BYTES: Final = 4096
+"""Unit: bytes of JSON, up to which such a field counts as small. Basis: chosen; what engines are
+given is a quarter of it.
+"""
+
 
 def has_free_form(spec: object) -> bool:
-    """Return whether a spec has anything in such a field."""
-    return any(_at(spec, path) is not None for path in FREE_FORM)
+    """Return whether a spec has anything in a field that may hold anything, or lacks what was too
+    large to be kept.
+    """
+    held = any(_at(spec, path) is not None for path in FREE_FORM)
+    return held or any(_at(spec, path) in ({}, []) for path in USUALLY_SMALL)
 
 
 def without_free_form(spec: Any) -> Any:
-    """Return a spec with an empty object in each such field.
+    """Return a spec with nothing in each field that may hold anything, nor in one that is not as
+    small as usual.
 
     >>> without_free_form({"model": {"id": "a", "config": {"b": 1}}, "replicas": 2})
     {'model': {'id': 'a', 'config': {}}, 'replicas': 2}
+    >>> without_free_form({"engine": {"args": {"a": "b" * SMALL_BYTES}, "env": [{"name": "C"}]}})
+    {'engine': {'args': {}, 'env': [{'name': 'C'}]}}
     """
-    for path in FREE_FORM:
+    large = (path for path in USUALLY_SMALL if _size(_at(spec, path)) > SMALL_BYTES)
+    for path in (*FREE_FORM, *large):
         spec = _emptied(spec, path.split(".")[1:])
     return spec
+
+
+def _size(value: object) -> int:
+    return len(json.dumps(value)) if value else 0
 
 
 def free_form_problems(spec: object) -> tuple[Problem, ...]:
@@ -99,7 +118,7 @@ def _at(spec: object, path: str) -> object:
 
 def _emptied(value: Any, steps: list[str]) -> Any:
     if not steps:
-        return {}
+        return [] if isinstance(value, list) else {}
     if not isinstance(value, Mapping) or value.get(steps[0]) is None:
         return value
     return {**value, steps[0]: _emptied(value[steps[0]], steps[1:])}

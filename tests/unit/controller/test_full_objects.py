@@ -31,6 +31,26 @@ TOO_LARGE = {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}
 READ = "get shardedmodels/large"
 
 
+LARGE_ARGS = {"compilation-config": {f"key-{number}": "x" * 4000 for number in range(64)}}
+
+
+def test_arguments_and_variables_that_are_not_small_are_not_kept_and_read_where_they_count() -> (
+    None
+):
+    async def scenario() -> None:
+        parts = await synced()
+        names = {"args": LARGE_ARGS, "env": [{"name": "A" * 100, "value": "\U0001f600" * 4096}]}
+        for field, value in names.items():
+            key = parts.add_model(field, engine={field: value})
+            kept = project_model(parts.api.objects["shardedmodels", *key])["spec"]["engine"][field]
+            assert not kept
+            await parts.reconcile(key)
+            assert parts.condition(key)["reason"] == "InvalidSpec"
+            assert parts.api.requests.count(f"get shardedmodels/{field}") == 1
+
+    run(scenario())
+
+
 async def reconciled(model: Mapping[str, Any]) -> Parts:
     """Return what looks at a model of this kind twice have left."""
     parts = await synced()
