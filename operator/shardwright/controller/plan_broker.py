@@ -4,7 +4,7 @@ The planner process does the planning.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,7 +32,7 @@ from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.pipeline.assembly import stocks_beside
 from shardwright.pipeline.plan_cache import PlanCache
 from shardwright.pipeline.replanning import Replanned
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, WaysOut
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_work
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -298,7 +298,24 @@ class PlanBroker:
             said = answer if isinstance(advised, Problem) else advised
             known = self._advice[key] = asked, said.waits_for
         ways, waits_for = known[1].ways_out if known[1] else None, answer.waits_for
-        return answer.told(replace(waits_for, ways_out=ways)) if waits_for else answer
+        if waits_for is None:
+            return answer
+        if claimed := self._claimed(key, subject, ask, inventory):
+            ways = replace(ways or WaysOut(), claimed=claimed)
+        return answer.told(replace(waits_for, ways_out=ways))
+
+    def _claimed(self, key: Key, subject: Subject, ask: Ask, inventory: Inventory) -> int:
+        """Return how many free GPUs of an inventory's nodes are kept for those before a model."""
+        kept = self._kept_from(key, subject, ask)
+        return sum(kept.get(node.name, 0) for pool in inventory.pools for node in pool.nodes)
+
+    def _kept_from(self, key: Key, subject: Subject, ask: Ask) -> Mapping[str, int]:
+        # A group that has lost its node has served, and those who claim are still to come (ADR 10).
+        if ask.goes_first:
+            return {}
+        rank = self._cache.rank(key, subject.deployment.pods.priority_class)
+        claimed = self._cache.claimed_before(rank)
+        return kept_back(claimed, self._cache.unheld(claimed))
 
     def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
         """Return the models that hold GPUs of an inventory, of no higher priority than a model.
@@ -497,11 +514,7 @@ class PlanBroker:
         beside = own_gpus.beside
         root = None if beside is None else group_name(own[1], beside)
         taken = cache.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
-        # A group that has lost its node has served, and those who claim are still to come (ADR 10).
-        if not ask.goes_first:
-            rank = cache.rank(key, subject.deployment.pods.priority_class)
-            claimed = cache.claimed_before(rank)
-            taken.update(kept_back(claimed, cache.unheld(claimed)))
+        taken.update(self._kept_from(key, subject, ask))
         turnouts = cache.turnouts()
         taken.update(
             # An empty node of such a pool is awaited by the model that has booked one, until its

@@ -232,12 +232,14 @@ class WithoutFields:
 class WaysOut:
     """How to get a plan: without fields of the user's own, with so many more nodes of a pool (0:
     none would do), with other ``gpus`` than somebody named, or if a model went (empty: none).
+    ``claimed`` are GPUs that are free and kept for models that wait before this one.
     """
 
     pool: str = ""
     more_nodes: int = 0
     gpus: str = ""
     moved: str = ""
+    claimed: int = 0
     without: tuple[WithoutFields, ...] = ()
 
 

@@ -360,6 +360,8 @@ def ways_sentence(ways: WaysOut | None) -> str:
     'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'
     >>> ways_sentence(WaysOut(moved="models/small")), ways_sentence(WaysOut())
     ('it would fit if models/small went', '')
+    >>> ways_sentence(WaysOut(claimed=8))
+    '8 free GPUs are kept for models that have waited longer'
     """
     if ways is None:
         return ""
@@ -369,7 +371,10 @@ def ways_sentence(ways: WaysOut | None) -> str:
     moved = ways.moved and f"if {ways.moved} went"
     parts = (*map(without_sentence, ways.without), nodes, gpus, moved)
     said = ", or ".join(filter(None, parts))
-    return f"it would fit {said}" if said else ""
+    claimed = ways.claimed
+    kept = f"{claimed} free GPU{'s are' if claimed > 1 else ' is'} kept" if claimed else ""
+    kept = kept and f"{kept} for models that have waited longer"
+    return "; ".join(filter(None, (kept, f"it would fit {said}" if said else "")))
 
 
 def without_sentence(found: WithoutFields) -> str:

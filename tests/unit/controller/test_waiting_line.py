@@ -16,6 +16,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.assembly import Supply
 from shardwright.pipeline.replanning import Replanned
 from shardwright.planning.report import WaysOut
+from shardwright.planning.sentences import ways_sentence
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_work
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -54,6 +55,9 @@ def test_a_later_model_passes_one_that_waits_until_that_has_waited_for_the_limit
     assert desk.cache.line[large].claim == dict.fromkeys(desk.names, 8)
     assert refused.short
     assert refused.short.heals_by_itself
+    assert ways_sentence(refused.short.ways_out).startswith(
+        "11 free GPUs are kept for models that have waited longer"
+    )
 
 
 def test_what_is_claimed_goes_to_whom_it_was_kept_for(desk: Desk) -> None:
