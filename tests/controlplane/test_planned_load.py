@@ -30,6 +30,18 @@ def example_fleet(chart: ControlPlane) -> Iterator[None]:
     chart.nodes.delete_with_pods(*(node["metadata"]["name"] for node in nodes))
 
 
+@pytest.fixture(autouse=True)
+def nobody_left(control_plane: ControlPlane) -> None:
+    """Wait for the end of an earlier test's pods: its namespace is deleted in the background."""
+
+    def left() -> list[dict[str, Any]]:
+        mine = {"labelSelector": "app.kubernetes.io/managed-by=shardwright"}
+        found: list[dict[str, Any]] = control_plane.api.get("/api/v1/pods", **mine)["items"]
+        return found
+
+    wait_for(lambda: not left(), 90, "the pods of earlier tests to be gone")
+
+
 @pytest.fixture
 def another_tray(control_plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
     """One more tray of the rack, not there yet."""
@@ -44,25 +56,25 @@ def test_single_gpus_come_and_go_with_the_load_and_none_of_the_others_restarts(
     models: Models,
 ) -> None:
     models.create("llama", workload=_load(50))
-    first = _serving(models, "llama", "9/9")
-    assert _shape(models, "llama") == (9, 1, 1, "MI300X-192GB")
+    first = _serving(models, "llama", "11/11")
+    assert _shape(models, "llama") == (11, 1, 1, "MI300X-192GB")
 
-    models.change("llama", workload=_load(85))
+    models.change("llama", workload=_load(70))
     more = _serving(models, "llama", "15/15")
     assert more.items() > first.items()
     assert _said(models, "Planned").endswith(
-        "8 x TP1 on gb200-nvl-186gb-4x-25g would be 10% better by Balanced, "
+        "6 x TP1 on gb200-nvl-186gb-4x-25g would be 35% better by Balanced, "
         "and spec.replan: Always restarts all groups for it."
     )
 
     models.change("llama", workload=_load(30))
-    fewer = _serving(models, "llama", "6/6")
+    fewer = _serving(models, "llama", "7/7")
     assert fewer.items() < more.items()
 
 
 def test_a_load_beyond_the_room_of_its_gpus_moves_a_model_once_and_not_back(models: Models) -> None:
-    models.create("llama", workload=_load(30))
-    small = _serving(models, "llama", "6/6")
+    models.create("llama", workload=_load(50))
+    small = _serving(models, "llama", "11/11")
 
     models.change("llama", workload=_load(150))
     large = _serving(models, "llama", "13/13")
@@ -78,29 +90,29 @@ def test_a_load_above_what_is_free_is_served_by_what_fits_and_grows_with_the_nex
     models: Models, control_plane: ControlPlane, another_tray: list[dict[str, Any]]
 ) -> None:
     models.create("llama", workload=_load(800))
-    first = _serving(models, "llama", "69/69")
-    assert _shape(models, "llama") == (69, 1, 1, "NVIDIA-GB200")
+    first = _serving(models, "llama", "67/67")
+    assert _shape(models, "llama") == (67, 1, 1, "NVIDIA-GB200")
 
     models.change("llama", workload=_load(1000))
-    full = _serving(models, "llama", "72/86")
+    full = _serving(models, "llama", "72/84")
     assert full.items() > first.items()
-    assert _said(models, "PartlyPlaced").startswith("72 of 86 placed")
+    assert _said(models, "PartlyPlaced").startswith("72 of 84 placed")
 
     control_plane.nodes.create(another_tray)
-    grown = _serving(models, "llama", "76/86")
+    grown = _serving(models, "llama", "76/84")
     assert grown.items() > full.items()
-    assert _said(models, "PartlyPlaced").startswith("76 of 86 placed")
+    assert _said(models, "PartlyPlaced").startswith("76 of 84 placed")
 
 
 def test_models_that_once_got_a_plan_that_could_not_run_here_are_served(models: Models) -> None:
     models.create("e3", "meta-llama/Llama-3.1-70B-Instruct", workload=_load(10))
-    _serving(models, "e3", "4/4")
+    _serving(models, "e3", "3/3")
     models.create("e2", "Qwen/Qwen2.5-7B-Instruct", workload=_load(60))
-    _serving(models, "e2", "9/9")
+    _serving(models, "e2", "4/4")
 
     assert {name: _shape(models, name) for name in ("e3", "e2")} == {
-        "e3": (4, 4, 1, "MI300X-192GB"),
-        "e2": (9, 1, 1, "NVIDIA-H100-80GB-HBM3"),
+        "e3": (3, 2, 1, "NVIDIA-GB200"),
+        "e2": (4, 1, 1, "NVIDIA-GB200"),
     }
 
 

@@ -9,6 +9,9 @@ from tests.engine import environment
 from tests.engine.launches import VERSIONS
 from tests.engine.questions import Engine
 
+collect_ignore = ["backends.py"]
+"""What the engine's own Python runs, with what lies beside it."""
+
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -30,8 +30,9 @@ class Keys:
     def inside(self, path: str) -> tuple[str, ...]:
         """Return the names of the keys right inside an object; none if it is not listed.
 
-        >>> key_table("1.2.1", trtllm.tables).inside("scheduler_config.dynamic_batch_config")[:1]
-        ('enable_batch_size_tuning',)
+        >>> keys = Keys(engine="TensorRT-LLM 1.2", kinds={"a.b": "int", "a.c.d": "str", "e": "int"})
+        >>> keys.inside("a"), keys.inside("e")
+        (('b', 'c'), ())
         """
         start = f"{path}."
         inner = (key.removeprefix(start) for key in self.kinds if key.startswith(start))

@@ -204,7 +204,7 @@ def _option(row: _Row) -> Option:
 
 
 def _inner_type(name: str, kind: str) -> str:
-    return _INNER_TYPES.get(name, kind) if kind == _OPTIONAL else kind
+    return _INNER_TYPES.get(name, "str") if kind == _OPTIONAL else kind
 
 
 def _is_opposite(flag: str, name: str) -> bool:

@@ -283,7 +283,9 @@ NO_FILE = (
             "import pod/x lws/y workspace",
             "".join(
                 f"error[NotAllowed]: KIND/NAME: {word!r} is not KIND/NAME; kinds are deployment, "
-                "deploy, leaderworkerset, lws, llminferenceservice, llmisvc, workspace\n"
+                "deploy, leaderworkerset, lws, llminferenceservice, llmisvc, inferenceservice, isvc, "
+                "workspace, inferenceset, multiroleinference, dynamographdeployment, dgd, "
+                "stormservice, rayclusterfleet\n"
                 for word in ("pod/x", "workspace")
             ),
         ),
