@@ -19,6 +19,7 @@ from shardwright.pages.growth import growth
 from shardwright.pages.page import plan_page
 from tests.support import example_fleet
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
+from tests.support.builders_resource import a_sharded_model
 from tests.support.hostile_text import HOSTILE, is_harmless
 
 Capture = pytest.CaptureFixture[str]
@@ -94,12 +95,13 @@ def test_the_page_of_a_model_whose_bytes_are_stated_shows_no_speed(tmp_path: Pat
     stated = {"weightBytes": 600 * 10**9, "kvBytesPerToken": 35136}
     model = {"id": "acme/day-zero", "unproven": stated}
     file = Files(tmp_path).manifests(
-        a_manifest(model=model, parallelism={"tensor": 8, "pipeline": 2})
+        a_sharded_model(model=model, parallelism={"tensor": 8, "pipeline": 2})
     )
     page = Read(printed("report", "-f", file, "--gpus", "16xH100"))
 
-    assert [path for path, _, _ in page.figures if "predicted" in path] == []
-    assert "tok/s" not in page.text
+    shown = {path for path, _, _ in page.figures}
+    assert {"plan.gpus", "plan.memory.kvCacheTokens"} <= shown
+    assert [path for path in shown if "predicted" in path or "Second" in path] == []
 
 
 def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, Any], Read]) -> None:
