@@ -3,7 +3,6 @@ Qwen3-MoE.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import MappingProxyType
 
 from shardwright.modelspec.config_json import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
@@ -35,7 +34,7 @@ from shardwright.modelspec.model_spec import (
 )
 
 
-def _mixtral(fields: Fields, shape: Shape) -> Blocks:
+def _mixtral(fields: Fields, shape: Shape, shared: int = 0) -> Blocks:
     experts = fields.integer("num_local_experts", EXPERTS)
     intermediate = fields.integer("intermediate_size", WIDTH)
     block = Block(
@@ -45,6 +44,7 @@ def _mixtral(fields: Fields, shape: Shape) -> Blocks:
                 experts=experts,
                 experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
                 expert_intermediate=intermediate,
+                shared_intermediate=shared,
             ),
         ),
         tensors=(
@@ -52,6 +52,7 @@ def _mixtral(fields: Fields, shape: Shape) -> Blocks:
             router("block_sparse_moe.gate", experts, shape.hidden),
             *routed("block_sparse_moe.experts", experts, shape.hidden, intermediate),
             *block_norms(shape),
+            *(gated("shared_mlp", shape.hidden, shared) if shared else ()),
         ),
     )
     return lambda _: block
@@ -233,14 +234,7 @@ def _olmoe(fields: Fields, shape: Shape) -> Blocks:
 
 def _granite(fields: Fields, shape: Shape) -> Blocks:
     shared = fields.integer("shared_intermediate_size", (0, WIDTH[1]), default=0)
-    block = _mixtral(fields, shape)(0)
-    assert isinstance(block.layer.feed_forward, ExpertFeedForward)  # noqa: S101 - as Mixtral's are
-    experts = replace(block.layer.feed_forward, shared_intermediate=shared)
-    beside = gated("shared_mlp", shape.hidden, shared) if shared else ()
-    whole = Block(
-        layer=replace(block.layer, feed_forward=experts), tensors=(*block.tensors, *beside)
-    )
-    return lambda _: whole
+    return _mixtral(fields, shape, shared)
 
 
 FAMILIES = {
