@@ -367,9 +367,7 @@ def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
     """
     storage = weight.storage
-    if (
-        not weight.experts or storage.block is None or min(storage.block) < 2  # noqa: PLR2004 - a grid in both axes
-    ):
+    if not weight.experts or storage.block is None or not storage.in_grid:
         return storage
     cut_axis = outputs if weight.split is Split.COLUMN else inputs
     finer = (math.gcd(cut_axis, storage.block[0]), math.gcd(cut_axis, storage.block[1]))

@@ -301,19 +301,14 @@ def overhead_bytes(
         traits.memory.graph_bytes * loaded.layers * captures if traits.memory.counts_graphs else 0
     )
     residue = math.ceil(LOADING_RESIDUE * loaded.weights_bytes)
+    widens = "fp8" not in device.gpu.flops and traits.support.widens_fp8(device.gpu)
     return (
         traits.memory.fixed_overhead_bytes
         + _communication_bytes(layout, device, traits)
         + graphs
         + residue
-        + (loaded.widened_bytes if _widens_fp8(device.gpu, traits) else 0)
+        + (loaded.widened_bytes if widens else 0)
     )
-
-
-def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
-    """An unknown engine widens nothing: there a GPU without a unit is refused."""
-    widens = traits.support.widens_fp8_from is not None
-    return widens and gpu.vendor == "NVIDIA" and "fp8" not in gpu.flops
 
 
 def stage_widened_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
@@ -343,8 +338,7 @@ def _has_grid(model: ModelSpec) -> bool:
 
 
 def _in_grid(weight: Weight) -> bool:
-    block = weight.storage.block
-    return weight.storage.name == "fp8" and block is not None and min(block) > 1
+    return weight.storage.name == "fp8" and weight.storage.in_grid
 
 
 def _growth(_: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:

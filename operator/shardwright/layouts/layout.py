@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from shardwright.hardware.gpus import ComputeCapability, Link
+from shardwright.hardware.gpus import ComputeCapability, Gpu, Link
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.captures import Captures
 from shardwright.modelspec.model_spec import ModelSpec, Weight
@@ -503,6 +503,12 @@ class EngineSupport:
     widens_fp8_from: ComputeCapability | None = None
     oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(default_factory=dict)
     backends: AttentionBackends | None = None  # of attention
+
+    def widens_fp8(self, gpu: Gpu) -> bool:
+        """Return whether FP8 weights run on a GPU that has no unit for them."""
+        oldest, capability = self.widens_fp8_from, gpu.compute_capability
+        new_enough = oldest is not None and (capability is None or capability >= oldest)
+        return new_enough and gpu.vendor == "NVIDIA"
 
     @property
     def takes_first(self) -> str:

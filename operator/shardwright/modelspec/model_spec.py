@@ -62,6 +62,11 @@ class WeightFormat:
         """
         return f"{self.name} alone" if self.alone else self.name
 
+    @property
+    def in_grid(self) -> bool:
+        """Return whether its scales form a grid: a block has several outputs and inputs."""
+        return self.block is not None and min(self.block) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:

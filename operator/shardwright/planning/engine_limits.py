@@ -102,7 +102,7 @@ def dtype_problems(
     stored = [problem for each in held for problem in _storage_problems(each, gpu, traits)]
     yield from stored
     as_fp16 = _OTHER if stored else _as_fp16(model, gpu)
-    in_fp8 = () if _widens_fp8(gpu, traits) else held
+    in_fp8 = () if traits.support.widens_fp8(gpu) else held
     for unit, what, path, remedy in _needs(model, kv_cache_dtype, in_fp8, as_fp16):
         if unit not in gpu.flops:
             yield Problem(
@@ -168,14 +168,6 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
                 remedy=_OTHER,
                 path=path,
             )
-
-
-def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
-    return (
-        traits.support.widens_fp8_from is not None
-        and gpu.vendor == "NVIDIA"
-        and not _older(gpu, traits.support.widens_fp8_from)
-    )
 
 
 def _older(gpu: Gpu, least: ComputeCapability | None) -> bool:

@@ -357,16 +357,16 @@ def _cut_weights(model: ModelSpec) -> tuple[_CutWeight, ...]:
 
 def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
     row = weight.split is Split.ROW
-    blocks = weight.storage.block or (0, 0)
+    block = (weight.storage.block or (0, 0))[1 if row else 0]
     attention = model.layers[weight.layer or 0].attention
     by_heads = weight.split is Split.KV_HEADS and isinstance(attention, GroupedAttention)
     return _CutWeight(
         name=weight.name,
         cut_elements=weight.inputs if row else weight.outputs,
-        block=blocks[1 if row else 0],
+        block=block,
         experts=weight.experts,
-        in_grid=weight.experts and weight.storage.name == "fp8" and min(blocks) > 1,
-        forgiving=not row and _is_merged(model, weight) and min(blocks) > 1,
+        in_grid=weight.experts and weight.storage.name == "fp8" and weight.storage.in_grid,
+        forgiving=not row and _is_merged(model, weight) and weight.storage.in_grid,
         kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
     )
 
