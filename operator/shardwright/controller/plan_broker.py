@@ -375,9 +375,13 @@ class PlanBroker:
             stock=Stock(whole=whole, taken=taken),
             claimed=claimed,
         )
-        chosen = await self._ask(key, _form(subject, ask), work)
-        claim, made = ({}, None) if isinstance(chosen, Problem) else chosen
-        return waiting.claiming(claim if made and admits(made) else {}, rooms, now)
+        made = await self._ask(key, _form(subject, ask), work)
+        plan = made if isinstance(made, PlanRecord) and admits(made) else None
+        if plan is None and (made is not None or left):
+            # Whom no right lets claim is asked again no sooner than who has just come: each
+            # question is several plans.
+            return waiting.without_claim(now)
+        return waiting.claiming(planner_work.claim_of(plan, ask) if plan else {}, rooms, now)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if (found := await self._beside(key, subject, ask)) is not None:
