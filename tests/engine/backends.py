@@ -84,14 +84,22 @@ def main() -> None:
 
 
 def _joined(rows: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return rows of one kind and cache together where only the width of heads differs."""
-    alike: dict[str, dict[str, Any]] = {}
-    for name, backends in rows.items():
+    """Return one row of kinds and of widths of heads that are served alike."""
+    widths: dict[tuple[str, str], list[int]] = {}
+    for name, served in rows.items():
         kind, cache, head, selected = name.split()
-        key = json.dumps([kind, cache, selected, backends], sort_keys=True)
-        row = {"kind": kind, "cache": cache, "heads": [], "selected": int(selected)}
-        alike.setdefault(key, row | {"backends": backends})["heads"].append(int(head))
-    return list(alike.values())
+        targets: dict[str, list[str]] = {}
+        for target, backend in served.items():
+            targets.setdefault(backend, []).append(target)
+        alike = json.dumps({"cache": cache, "selected": int(selected), "backends": targets})
+        widths.setdefault((kind, alike), []).append(int(head))
+    kinds: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for (kind, alike), heads in widths.items():
+        kinds.setdefault((alike, tuple(heads)), []).append(kind)
+    return [
+        {"kinds": those, "heads": list(heads), **json.loads(alike)}
+        for (alike, heads), those in kinds.items()
+    ]
 
 
 def _in_a_process(ask: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:

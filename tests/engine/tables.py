@@ -1,4 +1,8 @@
-"""What planning reads of each version of the engine, as its wheel says it: written, and compared."""
+"""What each version of the engine says of itself, by its wheel: written, and compared.
+
+What planning reads ships with it. The rest lies among the tests: what a rule of our own is held to,
+and digests of what was read and not called.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,11 @@ from tests.harness.errors import HarnessError
 
 Table = dict[str, Any]
 
-DATA = Path(__file__).parents[2] / "operator" / "shardwright" / "engines" / "vllm" / "data"
+_ROOT = Path(__file__).parents[2]
+_PLANNED = _ROOT / "operator/shardwright/engines/vllm/data"
+_HELD = _ROOT / "tests/data/engines"
+_READ_BY_PLANNING = ("architectures", "refines", "uncut", "drafters", "rows")
+_READ_BY_TESTS = ("schemes", "read")
 _PROGRAM = Path(__file__).parent / "backends.py"
 _LOG_TAIL = 2000
 
@@ -29,18 +37,25 @@ def write(versions: Iterable[str]) -> None:
     """
     engine = environment.install()
     for version in versions:
-        file(version).write_text(_shown(asked(engine, version)))
-
-
-def file(version: str) -> Path:
-    """Return where the table of a version is."""
-    return DATA / f"contract-{version}.json"
+        table = asked(engine, version)
+        for file, names in _files(version).items():
+            file.write_text(_shown({name: table[name] for name in names}))
 
 
 def written(version: str) -> Table:
     """Return the table of a version as it was written."""
-    table: Table = json.loads(file(version).read_text())
+    table: Table = {}
+    for file in _files(version):
+        table |= json.loads(file.read_text())
     return table
+
+
+def _files(version: str) -> dict[Path, tuple[str, ...]]:
+    """Return the files of a version, each with what it holds."""
+    return {
+        _PLANNED / f"contract-{version}.json": _READ_BY_PLANNING,
+        _HELD / f"contract-{version}.json": _READ_BY_TESTS,
+    }
 
 
 def asked(engine: environment.Environment, version: str) -> Table:
@@ -69,10 +84,9 @@ def differences(found: Table, table: Table) -> Iterator[str]:
 
 def _named(table: Table) -> dict[str, Any]:
     rows: dict[str, Any] = {
-        f"{row['kind']}, heads of {head}, K/V {row['cache']}, {row['selected']} selected": row[
-            "backends"
-        ]
+        f"{kind}, heads of {head}, K/V {row['cache']}, {row['selected']} selected": row["backends"]
         for row in table["rows"]
+        for kind in row["kinds"]
         for head in row["heads"]
     }
     lists = {name: value for name, value in table.items() if name not in ("rows", "read")}
@@ -81,13 +95,14 @@ def _named(table: Table) -> dict[str, Any]:
 
 def _shown(table: Table) -> str:
     """A row a line, so that a change of one is a line of a diff."""
-    rows = ",\n  ".join(json.dumps(row) for row in table["rows"])
-    read = ",\n  ".join(
-        f"{json.dumps(name)}: {json.dumps(it)}" for name, it in table["read"].items()
-    )
-    lists = "".join(
-        f" {json.dumps(name)}: {json.dumps(value)},\n"
-        for name, value in table.items()
-        if name not in ("rows", "read")
-    )
-    return f'{{\n{lists} "rows": [\n  {rows}\n ],\n "read": {{\n  {read}\n }}\n}}\n'
+    parts = ",\n".join(f" {json.dumps(name)}: {_lines(value)}" for name, value in table.items())
+    return f"{{\n{parts}\n}}\n"
+
+
+def _lines(value: Any) -> str:
+    rows = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+    lines = ",\n  ".join(map(json.dumps, value)) if rows else ""
+    if isinstance(value, dict):
+        lines = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(it)}" for name, it in value.items())
+    opening, closing = json.dumps(value)[0], json.dumps(value)[-1]
+    return f"{opening}\n  {lines}\n {closing}" if lines else json.dumps(value)

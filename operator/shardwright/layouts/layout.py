@@ -458,17 +458,17 @@ class AttentionNeed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionBackends:
-    """Which backend serves a need, by what kernels are compiled for (``Gpu.target``).
+    """Where a backend serves a need, by what kernels are compiled for (``Gpu.target``).
 
     A need or a target that was not asked about is not known, and nothing is refused for it.
     """
 
     targets: frozenset[str]
-    serving: Mapping[AttentionNeed, Mapping[str, str]]
+    serving: Mapping[AttentionNeed, frozenset[str]]
 
     def refuses(self, need: AttentionNeed, target: str) -> bool:
         """Return whether it is known that no backend serves a need on a target."""
-        return target in self.targets and target not in self.serving.get(need, {target: ""})
+        return target in self.targets and target not in self.serving.get(need, self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

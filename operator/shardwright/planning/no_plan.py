@@ -162,11 +162,11 @@ def _lighter(model: ModelSpec, memory: ReplicaMemory) -> Iterator[str]:
     short = _short(stage)
     if stage.adapter_bytes > short:
         yield "fewer adapters"
-    stored = stage.weights_bytes - stage.adapter_bytes - stage.draft_bytes
-    enough = (bits for bits, saved in _SAVED.items() if saved * stored > short)
     if model.stated:
         yield "larger degrees in spec.parallelism"
         return
+    stored = stage.weights_bytes - stage.adapter_bytes - stage.draft_bytes
+    enough = (bits for bits, saved in _SAVED.items() if saved * stored > short)
     bits = None if model.quantization else next(enough, None)
     if bits:
         yield f"{bits}-bit weights"

@@ -15,7 +15,7 @@ from shardwright.modelspec.read import read_model
 from shardwright.modelspec.toolkits import with_quantization_file
 from tests.support.builders_model import a_config, a_moe, a_small_model, catalogued
 
-CONTRACTS = Path(__file__).parents[3] / "operator" / "shardwright" / "engines" / "vllm" / "data"
+CONTRACTS = Path(__file__).parents[2] / "data" / "engines"
 BF16 = WeightFormat(name="bf16", bits=16)
 FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 NVFP4 = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any, Final
 
 from shardwright.layouts.layout import (
@@ -485,7 +486,7 @@ def _support(release: tuple[int, int] | None, registry: Mapping[str, Any]) -> En
 
 @cache
 def _backends(release: tuple[int, int] | None) -> AttentionBackends:
-    """Return which backends serve which attention, as the wheel said to ``tests/engine``.
+    """Return where which attention is served, as the wheel said to ``tests/engine``.
 
     Older versions than those read have the backends of the oldest at most.
     """
@@ -493,10 +494,11 @@ def _backends(release: tuple[int, int] | None) -> AttentionBackends:
     return AttentionBackends(
         targets=frozenset(data["architectures"]),
         serving={
-            AttentionNeed(AttentionKind(row["kind"]), head, row["cache"], row["selected"]): row[
-                "backends"
-            ]
+            AttentionNeed(AttentionKind(kind), head, row["cache"], row["selected"]): frozenset(
+                chain.from_iterable(row["backends"].values())
+            )
             for row in data["rows"]
+            for kind in row["kinds"]
             for head in row["heads"]
         },
     )

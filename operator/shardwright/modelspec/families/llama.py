@@ -31,7 +31,7 @@ from shardwright.modelspec.model_spec import (
 LayerTensors = Callable[[Fields, Shape], Tensors]
 """Tensors of each layer, by the config."""
 
-Reach = Callable[[Fields, Shape], Sequence[int | None]]
+LayerWindows = Callable[[Fields, Shape], Sequence[int | None]]
 """The window of every layer, by the config."""
 
 
@@ -64,7 +64,7 @@ class LlamaForm:
     attention: LayerTensors
     norms: LayerTensors = two_norms
     gate: bool = True
-    reach: Reach = _whole_context
+    reach: LayerWindows = _whole_context
 
     def blocks(self, fields: Fields, shape: Shape) -> Blocks:
         """Return the layers."""
