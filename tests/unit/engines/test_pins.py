@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from shardwright.engines import options
-from shardwright.engines.options import Pins, read_pins
+from shardwright.engines.options import Pins
+from shardwright.engines.vllm.pins import read_pins
 from shardwright.engines.vllm.policy import POLICY, RULES
 from shardwright.layouts.layout import EngineOverrides
 
