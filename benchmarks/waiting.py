@@ -112,7 +112,7 @@ class Cluster:
         near = choose(
             rooms.values(), lambda found: place(model, [room.node for room in found], gpus)
         )
-        return near, rooms
+        return near or {}, rooms
 
 
 def place(model: Model, nodes: Sequence[str], room: Mapping[str, int]) -> Claim | None:

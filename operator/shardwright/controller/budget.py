@@ -2,12 +2,19 @@
 ``controller.planner_process`` enforces the budget.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.units import MIB
+
+REFUSED_SECONDS: Final = 3600.0
+"""How long what cost too much is not asked again of a model that has not changed: the cluster may
+have.
+"""
 
 
 class QuestionFault(StrEnum):
@@ -32,6 +39,31 @@ class Failed:
 
     fault: QuestionFault
     budget: QuestionBudget
+
+
+class TooCostly:
+    """Each model's questions that cost too much, by its spec's hash and what else tells them apart:
+    not asked again for :data:`REFUSED_SECONDS`.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[Key, dict[tuple[Any, ...], tuple[float, Failed]]] = {}
+
+    def of(self, key: Key, asked: tuple[Any, ...]) -> Failed | None:
+        """Return how a question failed, None if it is to be asked."""
+        until, failed = self._until.get(key, {}).get(asked, (0.0, None))
+        return failed if self._clock() < until else None
+
+    def keep(self, key: Key, asked: tuple[Any, ...], failed: Failed) -> None:
+        """Keep that a question failed; those of an earlier spec will not be asked again."""
+        known = self._until.get(key, {})
+        present = {other: kept for other, kept in known.items() if other[0] == asked[0]}
+        self._until[key] = present | {asked: (self._clock() + REFUSED_SECONDS, failed)}
+
+    def forget(self, key: Key) -> None:
+        """Forget a model that is gone."""
+        self._until.pop(key, None)
 
 
 def config_too_costly(failed: Failed) -> Problem:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import Settings, read_settings
-from shardwright.controller.budget import Failed, config_too_costly, plan_too_costly
+from shardwright.controller.budget import Failed, TooCostly, config_too_costly, plan_too_costly
 from shardwright.controller.cluster_cache import ClusterCache, base_key
 from shardwright.controller.fair_lock import FairLock
 from shardwright.controller.files import Watched, catalogue_of
@@ -55,11 +55,6 @@ from shardwright.rendering.names import group_name
 from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
 from shardwright.resolving.subject import Administration, Subject
 
-REFUSED_SECONDS: Final = 3600.0
-"""How long what cost too much is not asked again of a model that has not changed: the cluster may
-have.
-"""
-
 Answer = TypeVar("Answer")
 
 Form = tuple[str, PlanChoice, bool]
@@ -83,12 +78,6 @@ class AdministratorFiles:
 NO_FILES: Final = AdministratorFiles()
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    until: float
-    failed: Failed
-
-
 class PlanBroker:
     """The lock for choosing and keeping GPUs, held in no request; the administrator's files."""
 
@@ -101,7 +90,6 @@ class PlanBroker:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._worker = worker
-        self._clock = clock
         self._metrics = metrics or Metrics()
         self._lock = FairLock(self._metrics.turn_waits("planner"))
         self._cache = cache
@@ -113,7 +101,7 @@ class PlanBroker:
         self.administration = Administration()
         self.fetcher = self.administration.fetcher  # what reads configs from the hub
         self._subjects = ResolveCache()
-        self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
+        self._too_costly = TooCostly(clock)
         self.stated: Stated = NONE
         self._advice: dict[Key, Advised] = {}
         self._pooled = PooledNodes(cache)
@@ -228,7 +216,7 @@ class PlanBroker:
         self._subjects.forget(key)
         self._subjects.forget(key_beside(key))
         self._advice.pop(key, None)
-        self._refused.pop(key, None)
+        self._too_costly.forget(key)
 
     async def answer(
         self,
@@ -368,16 +356,16 @@ class PlanBroker:
             return waiting.claiming(waiting.claim, rooms, now)
         beside = self._cache.claimed_beside(key)
         # What others of its namespace claim counts as kept: together they claim what one may have.
-        left = tuple(replace(quota, gpus=quota.gpus - beside) for quota in ask.quotas)
-        work = ChooseClaim(
-            subject=subject,
-            ask=replace(ask, quotas=left),
-            stock=Stock(whole=whole, taken=taken),
-            claimed=claimed,
-        )
-        chosen = await self._ask(key, _form(subject, ask), work)
-        claim, made = ({}, None) if isinstance(chosen, Problem) else chosen
-        return waiting.claiming(claim if made and admits(made) else {}, rooms, now)
+        left = replace(ask, quotas=tuple(replace(q, gpus=q.gpus - beside) for q in ask.quotas))
+        stock = Stock(whole=whole, taken=taken)
+        work = ChooseClaim(subject=subject, ask=left, stock=stock, claimed=claimed)
+        made = await self._ask(key, _form(subject, ask), work)
+        plan = made if isinstance(made, PlanRecord) and admits(made) else None
+        if plan is None and (made is not None or ask.quotas):
+            # Whom no right lets claim is asked again no sooner than who has just come: each
+            # question is several plans.
+            return waiting.without_claim(now)
+        return waiting.claiming(planner_work.claim_of(plan, ask) if plan else {}, rooms, now)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if (found := await self._beside(key, subject, ask)) is not None:
@@ -443,24 +431,15 @@ class PlanBroker:
         ``remember`` gets the answer even after the reconcile's deadline, so that the next one finds
         it. All but advice goes first, as others wait meanwhile to choose GPUs.
         """
-        asked = (type(work), *form)
+        spec_hash, *rest = form
+        asked = spec_hash, type(work), *rest
 
         def recall() -> Failed | None:
-            refused = self._refused.get(key, {}).get(asked)
-            return refused.failed if refused and self._clock() < refused.until else None
+            return self._too_costly.of(key, asked)
 
         def keep(outcome: Answer | Failed) -> None:
             if isinstance(outcome, Failed):
-                others = {
-                    other: known
-                    for other, known in self._refused.get(key, {}).items()
-                    # Those of the present spec: a question of an earlier spec will not be asked
-                    # again.
-                    if other[1] == form[0]
-                }
-                self._refused[key] = others | {
-                    asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)
-                }
+                self._too_costly.keep(key, asked, outcome)
             else:
                 remember(outcome)
 

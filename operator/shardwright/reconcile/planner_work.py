@@ -182,11 +182,11 @@ def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
             )
 
 
-def claim(
+def plan_to_claim(
     subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]
-) -> tuple[Claim, PlanRecord | None]:
-    """Return the claim of a model on these nodes, and the plan that it is for: the GPUs of the plan
-    of most groups that it would get there within the quotas, beyond those that it has.
+) -> PlanRecord | None:
+    """Return the plan of most groups that a model would get on these nodes within the quotas, to
+    claim its GPUs; None if all of them would not do.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {
@@ -206,21 +206,18 @@ def claim(
         return answer(subject, ask, vacant.of_nodes(frozenset(nodes)), within)
 
     most = made(room_of).placed
-    plans: list[PlanRecord] = []
 
-    def fit(near: Sequence[Room]) -> Claim | None:
+    def fit(near: Sequence[Room]) -> PlanRecord | None:
         found = made([room.node for room in near])
-        if found.placed < most or found.short or found.record is None:
-            return None
-        plans.append(found.record)
-        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no
-        # claim.
-        return _gpus(found.record.plan) - _gpus(
-            ask.on.plan if isinstance(ask.on, PlanRecord) else None
-        )
+        return found.record if found.placed >= most and not found.short else None
 
-    chosen = choose(found, fit)
-    return chosen, plans[-1] if chosen else None
+    return choose(found, fit)
+
+
+def claim_of(record: PlanRecord, ask: Ask) -> Claim:
+    """Return the GPUs of a plan beyond those that its model has."""
+    # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.
+    return _gpus(record.plan) - _gpus(ask.on.plan if ask.on else None)
 
 
 def _gpus(plan: Plan | None) -> Counter[str]:
@@ -345,7 +342,7 @@ class ChooseClaim:
     stock: Stock
     claimed: Mapping[str, int]
 
-    def answer(self) -> tuple[Claim, PlanRecord | None]:
-        """Return the claim, and the plan that it is for."""
+    def answer(self) -> PlanRecord | None:
+        """Return the plan whose GPUs are to be claimed."""
         found = tuple(rooms(self.stock.whole, self.stock.taken, self.claimed))
-        return claim(self.subject, self.ask, self.stock.whole, found)
+        return plan_to_claim(self.subject, self.ask, self.stock.whole, found)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from shardwright.hardware.scheduling import PodTerms
 
@@ -34,6 +34,8 @@ name.
 
 Claim = Mapping[str, int]
 """GPUs by node."""
+
+T = TypeVar("T")
 
 
 def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
@@ -78,8 +80,8 @@ class Waiting:
         return replace(here, claim=before.claim, lacked=before.lacked)
 
     def claiming(self, claim: Claim, rooms: Mapping[str, "Room"], now: datetime) -> "Waiting":
-        """Return the waiting model with a claim. One of which no GPU has come free for
-        ``CLAIM_SECONDS`` ends, and it waits as if it had come now.
+        """Return the waiting model with a claim, without it if no GPU of it has come free for
+        ``CLAIM_SECONDS``.
         """
         if not claim:
             return replace(self, claim={}, lacked=None)
@@ -88,6 +90,10 @@ class Waiting:
             return replace(self, claim=claim, lacked=(lacking, now))
         if now < self.lacked[1] + timedelta(seconds=CLAIM_SECONDS):
             return self
+        return self.without_claim(now)
+
+    def without_claim(self, now: datetime) -> "Waiting":
+        """Return the waiting model without a claim, as if it had come now."""
         return replace(self, since=now, claim={}, lacked=None)
 
     def may_claim(self, now: datetime) -> bool:
@@ -137,11 +143,11 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
     )
 
 
-def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]) -> Claim:
-    """Return the claim on the nodes nearest to free; empty if all nodes would not do.
+def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], T | None]) -> T | None:
+    """Return what a model gets on the fewest nodes nearest to free; None if all would not do.
 
-    ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None if
-    they do not suffice; more nodes never suffice less.
+    ``fit`` returns what it would get on some nodes if all their GPUs were free, None if they do not
+    suffice; more nodes never suffice less.
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),
@@ -149,10 +155,10 @@ def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None])
         key=lambda room: (room.gpus - room.free, room.node),
     )
     if fit(nearest) is None:
-        return {}
+        return None
     count = (
         # Each question is a plan, which takes long, and more nodes never suffice less.
         bisect_left(range(1, len(nearest)), True, key=lambda most: fit(nearest[:most]) is not None)
         + 1
     )
-    return dict(fit(nearest[:count]) or {})
+    return fit(nearest[:count])

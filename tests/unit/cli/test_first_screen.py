@@ -98,7 +98,10 @@ def test_a_question_is_answered_on_one_screen(
         f"{L70} --gpus 1xH100 --rps 5",
         f"{L70} --gpus 3xL40S --concurrency 4",
         f"{L405} --gpus 8xH100 --rps 1",
-        "deepseek-ai/DeepSeek-V3 --gpus 8xH100,2xL40S --rps 10",
+        pytest.param(
+            "deepseek-ai/DeepSeek-V3 --gpus 8xH100,2xL40S --rps 10",
+            marks=pytest.mark.long("looks for ways out on two kinds of GPU"),
+        ),
         f"{L8} --gpus 8xH100 --tp 8 --pp 2 --rps 1",
     ],
 )

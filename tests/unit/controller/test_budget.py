@@ -13,11 +13,11 @@ import pytest
 
 from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX
 from shardwright.cluster.resources import PODS
-from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
+from shardwright.controller.budget import REFUSED_SECONDS, Failed, QuestionBudget, QuestionFault
 from shardwright.controller.cluster_cache import ClusterCache
 from shardwright.controller.fair_lock import FairLock
 from shardwright.controller.full_objects import ResolveCache
-from shardwright.controller.plan_broker import REFUSED_SECONDS, PlanBroker
+from shardwright.controller.plan_broker import PlanBroker
 from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
 from shardwright.errors import InputError, Problem

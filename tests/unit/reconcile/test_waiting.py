@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.planner_work import claim, rooms
+from shardwright.reconcile.planner_work import claim_of, plan_to_claim, rooms
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import (
     BACKFILL_SECONDS,
@@ -131,8 +131,8 @@ def test_the_nodes_that_need_least_to_become_free_are_claimed() -> None:
     two = [lambda near: {room.node: 8 for room in near[:2]} if len(near) > 1 else None]
 
     assert choose(found, two[0]) == {"b": 8, "d": 8}
-    assert choose(found, lambda _: None) == {}
-    assert choose([], lambda near: {} if near else None) == {}
+    assert choose(found, lambda _: None) is None
+    assert choose([], lambda near: {} if near else None) is None
 
 
 def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
@@ -141,28 +141,22 @@ def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
     names = [node.name for node in whole.pools[0].nodes]
     taken = {names[0]: 8, names[1]: 1, names[2]: 8, names[3]: 2}
 
-    found, plan = claim(
-        subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, taken, {}))
-    )
-    without, _ = claim(
-        subject,
-        Ask(on=None, choice=PlanChoice.REPLAN),
-        whole,
-        tuple(rooms(whole, taken, {names[1]: 8, names[3]: 1})),
-    )
+    ask = Ask(on=None, choice=PlanChoice.REPLAN)
+    near = plan_to_claim(subject, ask, whole, tuple(rooms(whole, taken, {})))
+    before = {names[1]: 8, names[3]: 1}
+    further = plan_to_claim(subject, ask, whole, tuple(rooms(whole, taken, before)))
 
-    assert found == {names[1]: 8, names[3]: 8}
-    assert plan
-    assert {name for group in plan.plan.groups for name in group} == {names[1], names[3]}
-    assert without == {names[0]: 8, names[2]: 8}
+    assert near
+    assert further
+    assert claim_of(near, ask) == {names[1]: 8, names[3]: 8}
+    assert claim_of(further, ask) == {names[0]: 8, names[2]: 8}
+    assert claim_of(near, replace(ask, on=near)) == {}
 
 
 def test_a_model_that_nothing_would_do_for_claims_nothing() -> None:
     subject = a_subject(model=LARGE["model"])
     whole = stock(subject, h100_nodes(1))
 
-    found = claim(
-        subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, {}, {}))
-    )
+    ask = Ask(on=None, choice=PlanChoice.REPLAN)
 
-    assert found == ({}, None)
+    assert plan_to_claim(subject, ask, whole, tuple(rooms(whole, {}, {}))) is None
