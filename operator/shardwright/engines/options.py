@@ -13,7 +13,7 @@ from typing import Final
 
 from shardwright.engines import policy
 from shardwright.engines.object_keys import Keys, as_object, key_problems, key_table, leaves
-from shardwright.engines.parser_values import JSON_OBJECTS, JSON_VALUES, WORDS, convert
+from shardwright.engines.parser_values import JSON_OBJECTS, JSON_VALUES, WORDS, convert, invalid
 from shardwright.engines.policy import Option, Policy, Tables, canonical, option_table
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
@@ -299,34 +299,35 @@ def _another_name(name: str, own: str) -> Problem:
 
 def _check_option(name: str, option: Option, value: object) -> Problem | None:
     wanted = _mismatch(option, value)
-    if wanted is None:
-        return None
-    return Problem(
-        code="EngineArgumentInvalid",
-        path=name,
-        what=f"{option.flag} {_spelled(value)!r}",
-        limit=f"must be {wanted}",
-        remedy="correct the value",
-    )
+    return None if wanted is None else invalid(name, value, wanted, said=option.flag)
 
 
 def _mismatch(option: Option, value: object) -> str | None:
     if option.switch:
-        return None if isinstance(value, bool) else "true or false"
+        return None if isinstance(value, bool) else WORDS["bool"]
     if value is None or not _may_be(value, option):
-        return "a single value"
+        return _wanted(option)
     values = _each(value) if option.many else (_spelled(value),)
     # argparse ends a list of values at the first word that begins with a dash.
     if not values or any(each.startswith("-") for each in values if option.many):
         return "one value or several, none of which begins with a dash"
     if option.optional and values in {("",), ("None",)}:
         return None
-    if option.choices and not {_choice(option.type, each) for each in values} <= set(
-        option.choices
-    ):
-        return f"one of {', '.join(option.choices)}"
+    chosen = {_choice(option.type, each) for each in values}
+    if option.choices and not chosen <= set(option.choices):
+        return _wanted(option)
     parses = all(_parses(option.type, each) for each in values)
-    return _unknown_key(option, values[0]) if parses else WORDS.get(option.type, "JSON")
+    return _unknown_key(option, values[0]) if parses else _wanted(option)
+
+
+def _wanted(option: Option) -> str:
+    """Return the values that the parser takes, in words."""
+    word = (
+        f"one of {', '.join(option.choices)}"
+        if option.choices
+        else WORDS.get(option.type, "JSON" if option.type in JSON_VALUES else "a single value")
+    )
+    return f"one value or several, each {word}" if option.many else word
 
 
 def _may_be(value: object, option: Option) -> bool:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.engines.options import Pins
-from shardwright.engines.parser_values import convert, readable_int
+from shardwright.engines.parser_values import COUNTED, COUNTED_MAX, convert, invalid, readable_int
 from shardwright.engines.policy import Policy, canonical
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
@@ -96,7 +96,9 @@ def _whole(value: object) -> int | None:
             value = readable_int(value)
         except ValueError:
             return None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value <= COUNTED_MAX else None
 
 
 def _number(value: object) -> float | None:
@@ -130,14 +132,7 @@ def _wrong(name: str, value: object) -> Problem | None:
     rule = _RULES.get(canonical(name))
     if rule is None or rule[0](value):
         return None
-    what = f"--{canonical(name)} {value!r:.60}"
-    return Problem(
-        code="EngineArgumentInvalid",
-        path=name,
-        what=what,
-        limit=f"must be {rule[1]}",
-        remedy=rule[2],
-    )
+    return invalid(name, value, rule[1], said=f"--{canonical(name)}", remedy=rule[2])
 
 
 def _is_share(value: object) -> bool:
@@ -159,7 +154,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = Mapping
         ),
         "cudagraph-capture-sizes": (
             lambda value: _sizes(value) is not None,
-            "whole numbers above 0 with spaces between them",
+            f"each {COUNTED}, with spaces between them",
             "write the sizes, as 1 2 4 8",
         ),
         "enable-chunked-prefill": (
@@ -174,12 +169,12 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = Mapping
         ),
         "kv-cache-memory-bytes": (
             _is_counted,
-            "a whole number of bytes, at least 1",
+            COUNTED,
             "write the number of bytes that every rank shall keep for K/V",
         ),
-        "max-cudagraph-capture-size": (_is_counted, "a whole number above 0", _A_NUMBER),
-        "max-num-batched-tokens": (_is_counted, "a whole number above 0", _A_NUMBER),
-        "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
+        "max-cudagraph-capture-size": (_is_counted, COUNTED, _A_NUMBER),
+        "max-num-batched-tokens": (_is_counted, COUNTED, _A_NUMBER),
+        "max-num-seqs": (_is_counted, COUNTED, _A_NUMBER),
     }
 )
 """By option: the check of a value, the values that pass it in words, and the way out."""
@@ -231,7 +226,7 @@ def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
     if mode is not None and mode not in _MODES:
         yield f"cudagraph_mode {mode!r:.60}", f"is none of {', '.join(_MODES)}"
     if sizes is not None and not (isinstance(sizes, list) and _sizes(sizes)):
-        yield "cudagraph_capture_sizes", "are not whole numbers above 0"
+        yield "cudagraph_capture_sizes", f"must be a list, each {COUNTED}"
     largest = keys.get("max_cudagraph_capture_size")
     if largest is not None and not _is_counted(largest):
-        yield "max_cudagraph_capture_size", "is no whole number above 0"
+        yield "max_cudagraph_capture_size", f"must be {COUNTED}"
