@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shardwright.engines.launch import attention_replicas_per_pod
-from shardwright.engines.options import read_pins
 from shardwright.engines.vllm.arguments import DATA_PARALLEL_PORT
+from shardwright.engines.vllm.pins import read_pins
 from shardwright.engines.vllm.policy import POLICY
 from shardwright.layouts.layout import DraftMethod, Layout
 from shardwright.modelspec.read import read_model

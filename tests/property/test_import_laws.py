@@ -110,3 +110,14 @@ def test_a_leaf_that_is_changed_changes_the_model_or_is_listed(file: Path) -> No
                 or (found.manifest, found.left_out) != (before.manifest, before.left_out)
                 or _covers(found, leaf.path)
             ), leaf.path
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_value_of_another_type_anywhere_is_imported_or_refused(file: Path) -> None:
+    for content, others in _models(file):
+        for place in _places(ForeignObject(value=content).root):
+            if not place.keys or place.keys in IDENTITY:
+                continue
+            for value in (5, "text", {"a": [5]}):
+                for model in models_in(_changed(content, place.keys, value)):
+                    assert isinstance(_outcome(dict(model), others), Imported | str)

@@ -5,6 +5,7 @@ has them.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.engines.parser_values import invalid
 from shardwright.engines.policy import Tables
 from shardwright.errors import Problem
 
@@ -85,7 +87,7 @@ def key_problems(path: str, value: object, keys: Keys) -> Iterator[Problem]:
     if not inside:
         yield from _wrong_value(path, value, keys.kinds[path])
     elif not isinstance(value, Mapping):
-        yield _invalid(path, value, f"an object with keys of {', '.join(inside)}")
+        yield invalid(path, value, f"an object with keys of {', '.join(inside)}")
     else:
         for name, inner in value.items():
             key = f"{path}.{name}"
@@ -111,24 +113,15 @@ def _unknown(path: str, inside: tuple[str, ...], keys: Keys) -> Problem:
 def _wrong_value(path: str, value: object, kind: KeyKind) -> Iterator[Problem]:
     if isinstance(kind, list):
         if value not in kind:
-            yield _invalid(path, value, f"one of {', '.join(map(_shown, kind))}")
+            yield invalid(path, value, f"one of {', '.join(map(_shown, kind))}")
     elif not any(_is(value, each) for each in kind.split("|")):
-        yield _invalid(path, value, " or ".join(_in_words(each) for each in kind.split("|")))
+        # Null first, so that it does not read as what a list may hold.
+        kinds = sorted(kind.split("|"), key=lambda each: each != "none")
+        yield invalid(path, value, " or ".join(map(_in_words, kinds)))
 
 
 def _shown(value: str | None) -> str:
     return "null" if value is None else value
-
-
-def _invalid(path: str, value: object, wanted: str) -> Problem:
-    shown = value if isinstance(value, str) else json.dumps(value, default=str)
-    return Problem(
-        code="EngineArgumentInvalid",
-        path=path,
-        what=f"{path} {shown!r:.60}",
-        limit=f"must be {wanted}",
-        remedy="correct the value",
-    )
 
 
 def _is_whole(value: object) -> bool:
@@ -139,10 +132,9 @@ def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     try:
-        float(value)
+        return math.isfinite(float(value))
     except (ValueError, OverflowError):
         return False
-    return True
 
 
 _TYPES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(

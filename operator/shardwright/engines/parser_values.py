@@ -1,12 +1,25 @@
-"""The values that an engine's parser makes of texts, by the names of its conversions."""
+"""The values that an engine's parser makes of texts, by the names of its conversions, and the
+problem of a value that it does not take.
+"""
 
 import json
+import math
 import re
 from typing import Final
 
+from shardwright.errors import Problem
+
+COUNTED_MAX: Final = 2**53
+"""The largest number that a plan counts with. Basis: floats have every whole number up to it."""
+
+COUNTED: Final = f"a whole number from 1 to {COUNTED_MAX:,}"
+"""The numbers that a plan counts with, in words."""
+
 WORDS: Final = {
+    "bool": "true or false",
     "int": "a whole number",
     "float": "a number",
+    "str": "text",
     "human_readable_int": "a whole number, also as 8k or 1M",
     "parse_dataclass": "an object, or its JSON text",
     "union_dict_and_str": "an object, or text",
@@ -43,7 +56,7 @@ def convert(kind: str, text: str) -> object:
     if kind == "int":
         return int(text)
     if kind == "float":
-        return float(text)
+        return _finite(float(text))
     if kind == "human_readable_int":
         return readable_int(text)
     if kind in JSON_OBJECTS:
@@ -58,7 +71,15 @@ def readable_int(text: str) -> int:
         return int(text)
     number, suffix = found.groups()
     factor = _SUFFIXES[suffix]
-    return int(float(number) * factor) if suffix.islower() else int(number) * factor
+    if suffix.islower():
+        return int(_finite(float(number) * factor))
+    return int(number) * factor
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError("no number of JSON")
+    return number
 
 
 def _object(kind: str, text: str) -> object:
@@ -73,3 +94,26 @@ def _object(kind: str, text: str) -> object:
     if not isinstance(found, dict):
         raise ValueError("no object")  # noqa: TRY004 - a value, as the parser has it
     return found
+
+
+_SHOWN: Final = 60  # characters of a value in a message
+
+
+def invalid(
+    path: str, value: object, wanted: str, *, said: str = "", remedy: str = "correct the value"
+) -> Problem:
+    """Return the problem of a value that is not what is ``wanted``; ``said`` is what it is set
+    with, the path if it is empty.
+
+    >>> invalid("seed", [1], "a whole number", said="--seed").sentence()
+    'seed: --seed [1] must be a whole number; correct the value'
+    """
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return Problem(
+        code="EngineArgumentInvalid",
+        path=path,
+        what=f"{said or path} {shown}",
+        limit=f"must be {wanted}",
+        remedy=remedy,
+    )

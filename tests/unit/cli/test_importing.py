@@ -461,7 +461,7 @@ def test_of_two_containers_that_start_vllm_the_one_with_gpus_is_the_engine() -> 
     found = import_object(_deployment(embedder, {**ENGINE, **GPUS}))
 
     assert found.manifest["spec"]["model"] == {"id": "org/m"}
-    with pytest.raises(InputError, match="starts vLLM in more than one container"):
+    with pytest.raises(InputError, match="has several containers that start vLLM"):
         import_object(_deployment(embedder, ENGINE))
 
 
@@ -712,3 +712,78 @@ def test_a_predictor_of_kserves_runtime_names_its_model_by_an_option(capsys: Cap
         "spec.predictor.model: --backend",
         "spec.predictor.model.env[HF_TOKEN].valueFrom.secretKeyRef.optional",
     } <= left_out.keys()
+
+
+def _service(model: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "ours"},
+        "spec": {"predictor": {"model": {"modelFormat": {"name": "huggingface"}, **model}, **spec}},
+    }
+
+
+def _token(variable: str, secret: str) -> dict[str, Any]:
+    reference = {"name": secret, "key": "t"}
+    return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
+
+
+@pytest.mark.parametrize(
+    ("content", "left_out"),
+    [
+        (
+            _service({"args": ["--model-id", "org/a"], "storageUri": "hf://org/b"}),
+            {"spec.predictor.model.args": "org/a: spec.model.id is org/b"},
+        ),
+        (
+            _service({"args": ["org/a"], "storageUri": "hf://org/b"}),
+            {
+                "spec.predictor.model": (
+                    "org/a: KServe's own field or option says which model it is"
+                )
+            },
+        ),
+        (
+            _deployment(
+                {**ENGINE, "env": [_token("HF_TOKEN", "a"), _token("HUGGING_FACE_HUB_TOKEN", "b")]}
+            ),
+            {
+                "spec.template.spec.containers[engine].env[HF_TOKEN].valueFrom.secretKeyRef": (
+                    "{'name': 'a', 'key': 't'}: spec.model.weights.secretRef is "
+                    "{'name': 'b', 'key': 't'}"
+                )
+            },
+        ),
+        (
+            _service(
+                {"args": ["--tensor-parallel-size=8"], "storageUri": "hf://org/b"},
+                workerSpec={"tensorParallelSize": 4},
+            ),
+            {
+                "spec.predictor.workerSpec.tensorParallelSize": "4: the degree tensor is 8",
+                "parallelism": "tensor 8: the planner chooses the degrees; --pin keeps these",
+            },
+        ),
+        (
+            {
+                "apiVersion": "kaito.sh/v1beta1",
+                "kind": "Workspace",
+                "metadata": {"name": "ours"},
+                "resource": {
+                    "instanceType": "S1",
+                    "labelSelector": {"matchLabels": {"node.kubernetes.io/instance-type": "S2"}},
+                },
+                "inference": {"preset": {"name": "deepseek-r1-0528"}},
+            },
+            {
+                "resource.labelSelector.matchLabels": (
+                    "node.kubernetes.io/instance-type S2: spec.placement.nodeSelector has S1"
+                )
+            },
+        ),
+    ],
+)
+def test_of_two_values_for_one_field_the_other_is_listed(
+    content: dict[str, Any], left_out: dict[str, str]
+) -> None:
+    assert _left_out(content) == left_out

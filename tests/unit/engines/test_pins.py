@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from shardwright.engines import options
-from shardwright.engines.options import Pins, read_pins
+from shardwright.engines.options import Pins
+from shardwright.engines.vllm.pins import read_pins
 from shardwright.engines.vllm.policy import POLICY, RULES
 from shardwright.layouts.layout import EngineOverrides
 
@@ -109,6 +110,7 @@ def test_what_an_argument_fixes_of_a_plan(arguments: dict[str, object], pins: Pi
         '{"cudagraph_capture_sizes": [0]}',
         '{"cudagraph_capture_sizes": "1"}',
         '{"max_cudagraph_capture_size": true}',
+        '{"max_cudagraph_capture_size": 9007199254740993}',
     ],
 )
 def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_counted(
@@ -117,3 +119,14 @@ def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_
     assert {
         problem.code for problem in check_arguments({"compilation-config": text}, "0.33.0")
     } == {"EngineArgumentInvalid"}
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 10**400, f"1{'0' * 400}k", "nan"])
+@pytest.mark.parametrize("name", ["max-num-seqs", "max-num-batched-tokens"])
+def test_a_number_that_no_plan_can_count_with_is_refused_in_a_line(
+    name: str, value: object
+) -> None:
+    (problem,) = check_arguments({name: value}, "0.33.0")
+
+    assert (problem.code, problem.path) == ("EngineArgumentInvalid", name)
+    assert len(problem.what) < 100

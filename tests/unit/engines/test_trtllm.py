@@ -247,7 +247,11 @@ def test_the_keys_of_every_object_that_is_rendered_are_published(name: str, vers
         ({"kv_cache_config": {"host_cache_size": 1}}, ("Forbidden", "not planned for")),
         ({"kv_cache_config": {"max_tokens": None}}, ("Forbidden", "the memory of K/V")),
         ({"kv-cache-config": {"free_gpu_memory_fraction": "x"}}, ("Invalid", "a number")),
-        ({"cuda_graph_config": {"max_batch_size": -1}}, ("Invalid", "0 or more")),
+        ({"cuda_graph_config": {"max_batch_size": -1}}, ("Invalid", "from 0 to 65,536")),
+        ({"cuda_graph_config": {"max_batch_size": 10**8}}, ("Invalid", "from 0 to 65,536")),
+        ({"cuda_graph_config": {"batch_sizes": [65_537]}}, ("Invalid", "from 1 to 65,536")),
+        ({"max_batch_size": 10**400}, ("Invalid", "from 1 to 9,007,199,254,740,992")),
+        ({"kv_cache_config": {"free_gpu_memory_fraction": "nan"}}, ("Invalid", "a number")),
         ({"kv_cache_config": 3}, ("Invalid", "an object with keys of enable_block_reuse")),
         ({"cuda_graph_config": {"batch_sizes": [1, "x"]}}, ("Invalid", "each a whole number")),
         (

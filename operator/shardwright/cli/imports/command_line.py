@@ -196,11 +196,12 @@ def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | No
             before, after = candidate[: start[0]], candidate[start[1] :]
             others = (*commands[:index], before, *commands[index + 1 :])
             rest = tuple(" ".join(other) for other in others if other and other != ["exec"])
-            return _launch_with(after, rest)
+            return launch_with(after, rest)
     return None
 
 
-def _launch_with(words: Sequence[str], rest: tuple[str, ...]) -> Launch:
+def launch_with(words: Sequence[str], rest: tuple[str, ...] = ()) -> Launch:
+    """Return the launch by the words after ``vllm serve``."""
     options = list(_options(words))
     named = [index for index, (name, value) in enumerate(options) if _names_a_model(name, value)]
     model = options.pop(named[0])[1] if named else None
@@ -302,8 +303,8 @@ def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str)
         elif name == "served-model-name" and " " in str(value):
             _as_field(draft, name, str(value).split()[0], where)
             draft.leave(where, f"{value!s:.80}: a model has one name, the first")
-        elif name in DEGREE_OF and isinstance(value, str) and value.isdigit():
-            draft.degrees[DEGREE_OF[name]] = int(value)
+        elif name in DEGREE_OF and (degree := whole_number(value)) is not None:
+            draft.put_degree(DEGREE_OF[name], degree, where)
         elif not _as_field(draft, name, value, where):
             _as_argument(draft, name, value, where)
 
@@ -465,9 +466,16 @@ def _tokens(value: Value) -> int | None:
     (8192, 16000, 16384, None)
     """
     text = str(value)
-    number, factor = (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
-    return (
-        int(number) * factor
-        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004 - no longer than 999,999,999
-        else None
-    )
+    digits, factor = (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
+    number = whole_number(digits)
+    return None if number is None else number * factor
+
+
+def whole_number(value: object) -> int | None:
+    """Return a whole number of at most nine digits, or such a text as one.
+
+    >>> whole_number("8"), whole_number(8), whole_number("-8"), whole_number("9" * 10)
+    (8, 8, None, None)
+    """
+    text = str(value)
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None

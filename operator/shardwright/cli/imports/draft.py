@@ -5,7 +5,7 @@ What the resource's own contract refuses is left out with its words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,8 +46,7 @@ class Draft:
     """Collects fields of the spec; without ``pins`` the planner chooses the degrees.
 
     ``sources`` says by field where its value stood, ``read`` which objects beside it were read,
-    ``unknown`` why the model that the object
-    names is not known.
+    ``unknown`` why the model that the object names is not known.
     """
 
     name: str
@@ -61,13 +60,34 @@ class Draft:
     unknown: Problem | None = None
 
     def put(self, path: str, value: Any, source: Spot | str = "") -> None:
-        """Set a field of the spec, such as ``model.id``, to what stood at ``source``."""
+        """Set a field of the spec, such as ``model.id``, to what stood at ``source``; another value
+        that it has is left out.
+        """
+        where = source.path if isinstance(source, Spot) else source
+        before, former = self.get(path), self.sources.get(path, "")
+        if former and before != value:
+            self.leave(former, f"{before!s:.80}: spec.{path} is {value!s:.40}")
+            former = ""
+        self.sources[path] = ", ".join(dict.fromkeys(filter(None, (former, where))))
         *parents, last = path.split(".")
         place = self.spec
         for name in parents:
             place = place.setdefault(name, {})
         place[last] = value
-        self.sources[path] = source.path if isinstance(source, Spot) else source
+
+    def add(self, path: str, more: Mapping[str, Any] | Sequence[Any], source: Spot) -> None:
+        """Add entries to an object or a list of the spec; of an object another value that an entry
+        has is left out.
+        """
+        before, former = self.get(path) or {}, self.sources.pop(path, "")
+        if isinstance(more, Mapping):
+            for key, value in more.items():
+                if before.get(key, value) != value:
+                    self.leave(former, f"{key} {before[key]!s:.80}: spec.{path} has {value!s:.40}")
+            more = {**before, **more}
+        else:
+            more = [*before, *more]
+        self.put(path, more, ", ".join(filter(None, (former, source.path))))
 
     def get(self, path: str) -> Any:
         """Return a field of the spec, None if it is not set."""
@@ -80,6 +100,23 @@ class Draft:
         """Carry a text over as it stands, if it is one."""
         if text := part.text():
             self.put(field_, text, part)
+
+    def carry_number(self, field_: str, part: Spot) -> None:
+        """Carry a whole number over, if it is one."""
+        number = part.whole()
+        if number is not None:
+            self.put(field_, number, part)
+
+    def carry_degree(self, name: str, part: Spot) -> None:
+        """Carry a degree over, if it is a whole number."""
+        degree = part.whole()
+        if degree is not None:
+            self.put_degree(name, degree, part.path)
+
+    def put_degree(self, name: str, degree: int, where: str) -> None:
+        """Note a degree; of several that differ the first one stays, which is the engine's own."""
+        if self.degrees.setdefault(name, degree) != degree:
+            self.leave(where, f"{degree}: the degree {name} is {self.degrees[name]}")
 
     def leave(self, path: str, why: str) -> None:
         """Note that something that is no field has no place here."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from shardwright.cli.imports.draft import Content, Draft
 from shardwright.cli.imports.pods import (
+    carry_access,
     carry_environment,
     carry_launch,
     carry_pod,
@@ -18,10 +19,11 @@ from shardwright.cli.imports.pods import (
     container_named,
     launch_in,
     not_vllm,
+    several,
 )
 from shardwright.cli.imports.source import Spot
 from shardwright.cli.imports.storage import carry_volumes
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 
 ENGINE: Final = "main"
 """The name of the engine's container in a template of pods. Source: Dynamo's samples, v1beta1."""
@@ -62,7 +64,8 @@ def read_graph(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, s
     parts = (*spec.at("services").each(), *spec.at("components").each())
     workers = [part for part in parts if _kind(part) in _WORKERS and not _is_prefill(part)]
     if len(workers) != 1:
-        raise InputError([_unclear(source, workers)])
+        names = [part.path for part in workers]
+        raise InputError([several(source, "workers", names) if names else not_vllm(source)])
     worker = workers[0]
     pod, container = _pod_of(worker)
     launch = launch_in(container)
@@ -70,18 +73,16 @@ def read_graph(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, s
         raise InputError([not_vllm(source)])
     carry_environment(draft, spec.at("envs"))
     carry_environment(draft, worker.at("envs"))
-    _token(draft, worker.at("envFromSecret"))
+    carry_access(draft, worker.at("envFromSecret"), TOKEN_KEY)
     for item in container.at("envFrom").each():
-        _token(draft, item.at("secretRef", "name"))
+        carry_access(draft, item.at("secretRef", "name"), TOKEN_KEY)
     container.at("image").leave(_REASONS["image"])
     metadata = [worker, worker.at("extraPodMetadata"), worker.at("podTemplate", "metadata")]
     carry_pod(draft, pod, container, metadata)
     carry_resources(draft, worker.at("resources"), _RESOURCES)
     carry_launch(draft, pod, container, launch)
     carry_volumes(draft, pod, container)
-    replicas = worker.at("replicas").whole()
-    if replicas is not None:
-        draft.put("replicas", replicas, worker.at("replicas"))
+    draft.carry_number("replicas", worker.at("replicas"))
     for key in ("name", "type", "componentType", "subComponentType"):
         worker.at(key).take()
     return _REASONS
@@ -106,20 +107,3 @@ def _is_prefill(part: Spot) -> bool:
     launch = launch_in(_pod_of(part)[1])
     options = dict(launch.options) if launch else {}
     return "is-prefill-worker" in options or options.get("disaggregation-mode") == "prefill"
-
-
-def _token(draft: Draft, secret: Spot) -> None:
-    if text := secret.text():
-        draft.put("model.weights.secretRef", {"name": text, "key": TOKEN_KEY}, secret)
-
-
-def _unclear(source: str, workers: Sequence[Spot]) -> Problem:
-    if not workers:
-        return not_vllm(source)
-    names = ", ".join(part.path for part in workers)
-    return Problem(
-        code="ImportUnclear",
-        what=f"{source} has several workers ({names})",
-        limit="and a ShardedModel is one",
-        remedy="leave the one to be imported in a copy of the file",
-    )

@@ -14,7 +14,15 @@ import yaml
 
 from shardwright.cli.imports.command_line import carry_options
 from shardwright.cli.imports.draft import Content, Draft
-from shardwright.cli.imports.pods import carry_launch, carry_pod, engine_of, not_vllm
+from shardwright.cli.imports.pods import (
+    carry_access,
+    carry_launch,
+    carry_pod,
+    carry_selector,
+    carry_slices,
+    engine_of,
+    not_vllm,
+)
 from shardwright.cli.imports.source import ForeignObject, Spot
 from shardwright.cli.imports.storage import carry_volumes
 from shardwright.errors import InputError, Problem
@@ -105,9 +113,7 @@ def read_inference_set(draft: Draft, root: Spot, others: Sequence[Content]) -> M
     place.
     """
     spec = root.at("spec")
-    replicas = spec.at("replicas").whole()
-    if replicas is not None:
-        draft.put("replicas", replicas, spec.at("replicas"))
+    draft.carry_number("replicas", spec.at("replicas"))
     template = spec.at("template")
     _inference(draft, template.at("inference"), others, f"InferenceSet {draft.name}")
     _nodes(draft, template.at("resource"))
@@ -120,12 +126,10 @@ def read_multi_role_inference(draft: Draft, root: Spot, _: Sequence[Content]) ->
     """
     spec = root.at("spec")
     _preset(draft, spec.at("model", "name"), f"MultiRoleInference {draft.name}")
-    _token(draft, spec.at("model", "modelAccessSecret"))
+    carry_access(draft, spec.at("model", "modelAccessSecret"), TOKEN_KEY)
     for role in spec.at("roles").each():
         if role.at("type").value == "decode":
-            replicas = role.at("replicas").whole()
-            if replicas is not None:
-                draft.put("replicas", replicas, role.at("replicas"))
+            draft.carry_number("replicas", role.at("replicas"))
             role.at("type").take()
             _instance(draft, role.at("instanceType"))
     return _REASONS
@@ -144,7 +148,7 @@ def _inference(draft: Draft, inference: Spot, others: Sequence[Content], source:
     else:
         raise InputError([not_vllm(source)])
     for place in (preset, preset.at("presetOptions")):
-        _token(draft, place.at("modelAccessSecret"))
+        carry_access(draft, place.at("modelAccessSecret"), TOKEN_KEY)
     _config(draft, inference.at("config"), others)
 
 
@@ -167,15 +171,10 @@ def _preset(draft: Draft, name: Spot, source: str) -> None:
     )
 
 
-def _token(draft: Draft, secret: Spot) -> None:
-    if text := secret.text():
-        draft.put("model.weights.secretRef", {"name": text, "key": TOKEN_KEY}, secret)
-
-
 def _config(draft: Draft, name: Spot, others: Sequence[Content]) -> None:
-    if not isinstance(name.value, str) or not name.is_there:
+    if not name.string:
         return
-    found = next((item for item in others if _is_config_map(item, name.value)), None)
+    found = next((item for item in others if _is_config_map(item, name.string)), None)
     if found is None:
         name.leave(
             f"ConfigMap {name.value} is not among the files: add it to have its options carried "
@@ -225,16 +224,12 @@ def _negated(name: str, value: Any) -> tuple[str, Any]:
 
 
 def _nodes(draft: Draft, resource: Spot) -> None:
-    labels = resource.at("labelSelector", "matchLabels")
-    selector = {part.last: str(part.take()) for part in labels.each() if part.is_there}
-    if selector:
-        draft.put("placement.nodeSelector", selector, labels)
-    if profile := resource.at("mig", "profile").text():
-        draft.put("placement.migProfile", profile.replace("+", "."), resource.at("mig", "profile"))
+    carry_selector(draft, resource.at("labelSelector", "matchLabels"))
+    if profile := resource.at("mig", "profile").string:
+        carry_slices(draft, profile, resource.at("mig", "profile"))
     _instance(draft, resource.at("instanceType"))
 
 
 def _instance(draft: Draft, instance: Spot) -> None:
     if text := instance.text():
-        before = draft.get("placement.nodeSelector") or {}
-        draft.put("placement.nodeSelector", {**before, INSTANCE_TYPE: text}, instance)
+        draft.add("placement.nodeSelector", {INSTANCE_TYPE: text}, instance)

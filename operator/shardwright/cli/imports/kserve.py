@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.api.weights_source import COMMIT
-from shardwright.cli.imports.command_line import carry_options, launch_of
+from shardwright.cli.imports.command_line import Launch, carry_options, launch_with
 from shardwright.cli.imports.draft import Content, Draft
 from shardwright.cli.imports.pods import (
     carry_command,
@@ -24,7 +24,12 @@ from shardwright.cli.imports.pods import (
     not_vllm,
 )
 from shardwright.cli.imports.source import Spot
-from shardwright.cli.imports.storage import MountedWeights, carry_model, carry_volumes
+from shardwright.cli.imports.storage import (
+    MountedWeights,
+    carry_model,
+    carry_volumes,
+    name_by_served,
+)
 from shardwright.errors import InputError
 
 ENGINE: Final = "main"
@@ -35,6 +40,11 @@ ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 
 PREDICTOR: Final = "kserve-container"
 """The name of the engine's container in a predictor. Source: KServe's ``pkg/constants``."""
+
+_WEIGHTS: Final = "/mnt/models"
+"""Where an engine finds the weights. Source: KServe's ``pkg/constants``."""
+
+_NAMED: Final = "KServe's own field or option says which model it is"
 
 _FORMATS: Final = frozenset({"huggingface", "vllm"})
 """Formats of models whose runtime starts vLLM. Source: KServe's ``kserve-huggingfaceserver``."""
@@ -65,18 +75,17 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
 def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add an LLMInferenceService to a draft; return why its fields have no place."""
     spec = root.at("spec")
-    replicas = spec.at("replicas").whole()
-    if replicas is not None:
-        draft.put("replicas", replicas, spec.at("replicas"))
+    draft.carry_number("replicas", spec.at("replicas"))
     draft.carry("model.servedName", spec.at("model", "name"))
     pod, container = spec.at("template"), container_named(spec.at("template"), ENGINE)
     metadata = root.at("metadata"), spec
     _command(draft, container)
     carry_pod(draft, pod, container, metadata)
     carry_volumes(draft, pod, container)
-    name = spec.at("model", "name").value
-    _model(draft, spec.at("model", "uri"), name if isinstance(name, str) else "")
-    _degrees(draft, spec.at("parallelism"))
+    _model(draft, spec.at("model", "uri"))
+    for theirs in ("tensor", "pipeline", "data"):
+        ours = "dataParallelAttention" if theirs == "data" else theirs
+        draft.carry_degree(ours, spec.at("parallelism", theirs))
     return _REASONS
 
 
@@ -97,50 +106,48 @@ def read_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Ma
     else:
         raise InputError([not_vllm(source)])
     carry_volumes(draft, predictor, container)
-    replicas = predictor.at("minReplicas").whole()
-    if replicas is not None:
-        draft.put("replicas", replicas, predictor.at("minReplicas"))
-    worker = predictor.at("workerSpec")
-    for theirs, ours in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
-        degree = worker.at(theirs).whole()
-        if degree is not None:
-            draft.degrees[ours] = degree
+    draft.carry_number("replicas", predictor.at("minReplicas"))
+    for ours in ("tensor", "pipeline"):
+        draft.carry_degree(ours, predictor.at("workerSpec", f"{ours}ParallelSize"))
     return {**_REASONS, "workerSpec": _REASONS["worker"], "maxReplicas": _REASONS["scaling"]}
 
 
 def _of_runtime(draft: Draft, model: Spot, source: str) -> None:
     """Add what KServe's runtime for models of the hub is told: its own options, and vLLM's."""
-    name = model.at("modelFormat", "name")
-    if str(name.value).lower() not in _FORMATS:
+    if model.at("modelFormat", "name").text().lower() not in _FORMATS:
         raise InputError([not_vllm(source)])
-    name.take()
-    words = [str(word) for word in model.at("args").value or ()]
-    launch = launch_of(["vllm", "serve", *words], {})
-    options = dict(launch.options) if launch else {}
+    launch = launch_with(model.at("args").words)
+    options = dict(launch.options)
     model.at("args").take()
     for theirs, ours in (("model-id", "model.id"), ("model-name", "model.servedName")):
         if isinstance(said := options.pop(theirs, None), str):
             draft.put(ours, said, model.at("args"))
+    _leave_model(draft, launch, model)
     carry_options(draft, tuple(options.items()), model.path)
     if model.at("storageUri").is_there:
-        _model(draft, model.at("storageUri"), "")
+        _model(draft, model.at("storageUri"))
 
 
 def _command(draft: Draft, container: Spot) -> None:
     """Add the options of the container's command, and those that KServe's launcher adds to it."""
-    words = [str(word) for word in container.at("args").value or ()]
+    words = container.at("args").words
     alone = not container.at("command").is_there and words[:1] and words[0].startswith("-")
-    launch = launch_of(["vllm", "serve", *words], {}) if alone else launch_in(container)
+    launch = launch_with(words) if alone else launch_in(container)
     if launch:
         carry_command(draft, container, launch)
+        _leave_model(draft, launch, container)
     for item in container.at("env").each():
-        if item.at("name").value == ARGUMENTS and isinstance(item.at("value").value, str):
-            added = launch_of(["vllm", "serve", *_split(item.at("value").value)], {})
+        if item.at("name").value == ARGUMENTS and item.at("value").string:
+            added = launch_with(_split(item.at("value").string))
             for key in ("name", "value"):
                 item.at(key).take()
-            carry_options(draft, added.options if added else (), item.path)
-            if added and added.model:
-                draft.leave(item.path, f"{added.model}: spec.model says which model it is")
+            carry_options(draft, added.options, item.path)
+            _leave_model(draft, added, item)
+
+
+def _leave_model(draft: Draft, launch: Launch, where: Spot) -> None:
+    if launch.model and not launch.model.startswith(_WEIGHTS):
+        draft.leave(where.path, f"{launch.model}: {_NAMED}")
 
 
 def _split(text: str) -> list[str]:
@@ -150,8 +157,8 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def _model(draft: Draft, uri: Spot, name: str) -> None:
-    scheme, _, rest = (uri.value if isinstance(uri.value, str) else "").partition("://")
+def _model(draft: Draft, uri: Spot) -> None:
+    scheme, _, rest = uri.string.partition("://")
     if scheme == "hf":
         model, _, revision = rest.partition(":")
         draft.put("model.id", model, uri)
@@ -162,7 +169,7 @@ def _model(draft: Draft, uri: Spot, name: str) -> None:
         uri.take()
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(draft, "/weights", uri.path, MountedWeights(claim=claim, folder=folder))
+        carry_model(draft, _WEIGHTS, uri.path, MountedWeights(claim=claim, folder=folder))
         uri.take()
     elif scheme == "oci":
         draft.put("model.weights.uri", uri.take(), uri)
@@ -171,16 +178,4 @@ def _model(draft: Draft, uri: Spot, name: str) -> None:
             f"{uri.value}: copy the weights to a claim "
             "(spec.model.weights.uri pvc://), or read them from the hub"
         )
-    if draft.get("model.id") is None and name.count("/") == 1:
-        draft.put("model.id", name)
-
-
-def _degrees(draft: Draft, degrees: Spot) -> None:
-    for theirs, ours in (
-        ("tensor", "tensor"),
-        ("pipeline", "pipeline"),
-        ("data", "dataParallelAttention"),
-    ):
-        degree = degrees.at(theirs).whole()
-        if degree is not None:
-            draft.degrees[ours] = degree
+    name_by_served(draft)

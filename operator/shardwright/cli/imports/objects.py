@@ -31,6 +31,7 @@ from shardwright.cli.imports.pods import (
     carry_queue,
     engine_of,
     not_vllm,
+    several,
 )
 from shardwright.cli.imports.production_stack import VALUES, models_of, read_values
 from shardwright.cli.imports.source import ForeignObject, Spot
@@ -116,7 +117,7 @@ def _nameless(source: str) -> Problem:
 
 
 def _of_deployment(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
-    _replicas(draft, root.at("spec", "replicas"))
+    draft.carry_number("replicas", root.at("spec", "replicas"))
     _template(draft, root.at("spec", "template"), f"Deployment {draft.name}")
     return {}
 
@@ -132,7 +133,7 @@ def _template(draft: Draft, template: Spot, source: str) -> None:
 
 def _of_leader_worker_set(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     spec = root.at("spec")
-    _replicas(draft, spec.at("replicas"))
+    draft.carry_number("replicas", spec.at("replicas"))
     group = spec.at("leaderWorkerTemplate")
     leader = group.at("leaderTemplate")
     template = leader if leader.is_there else group.at("workerTemplate")
@@ -154,7 +155,8 @@ def _of_storm_service(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     served = [role for role in roles if role.at("name").value != "prefill"]
     role = next((role for role in served if role.at("name").value == "decode"), None)
     if role is None and len(served) != 1:
-        raise InputError([not_vllm(source) if not served else _several(source, served)])
+        names = [str(role.at("name").value) for role in served]
+        raise InputError([several(source, "roles", names) if names else not_vllm(source)])
     role = role or served[0]
     groups, each = spec.at("replicas").whole(), role.at("replicas").whole()
     if groups is not None or each is not None:
@@ -162,25 +164,16 @@ def _of_storm_service(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     role.at("name").take()
     _template(draft, role.at("template"), source)
     return {
-        "roles": "prefill and decode run in the same pods",
+        "roles": "the pods of one role serve: prefill and decode run in them, and clients reach "
+        "them at status.endpoint",
         "stateful": "each pod has a name that stays",
         "updateStrategy": "see spec.rollout",
     }
 
 
-def _several(source: str, roles: Sequence[Spot]) -> Problem:
-    names = ", ".join(str(role.at("name").value) for role in roles)
-    return Problem(
-        code="ImportUnclear",
-        what=f"{source} has several roles ({names})",
-        limit="and none of them is decode",
-        remedy="leave the one to be imported in a copy of the file",
-    )
-
-
 def _of_ray_cluster_fleet(draft: Draft, root: Spot, _: Others) -> Mapping[str, str]:
     spec = root.at("spec")
-    _replicas(draft, spec.at("replicas"))
+    draft.carry_number("replicas", spec.at("replicas"))
     cluster = spec.at("template", "spec")
     _template(draft, cluster.at("headGroupSpec", "template"), f"RayClusterFleet {draft.name}")
     return {
@@ -188,12 +181,6 @@ def _of_ray_cluster_fleet(draft: Draft, root: Spot, _: Others) -> Mapping[str, s
         "rayStartParams": "the engine joins its ranks itself; see spec.engine.executor",
         "rayVersion": "it is the image's",
     }
-
-
-def _replicas(draft: Draft, part: Spot) -> None:
-    number = part.whole()
-    if number is not None:
-        draft.put("replicas", number, part)
 
 
 ReadObject = Callable[[Draft, Spot, Others], Mapping[str, str]]

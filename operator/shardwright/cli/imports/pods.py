@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from shardwright.cli.imports.command_line import Launch, carry_options, launch_of
+from shardwright.cli.imports.command_line import Launch, carry_options, launch_of, whole_number
 from shardwright.cli.imports.draft import Draft
 from shardwright.cli.imports.source import Spot, leave_together
 from shardwright.cli.imports.storage import (
@@ -24,12 +24,11 @@ from shardwright.engines.versions import engine_version
 from shardwright.engines.vllm.environment import VARIABLES
 from shardwright.engines.vllm.releases import RELEASES
 from shardwright.errors import InputError, Problem
+from shardwright.rendering.gang_scheduling import KUEUE_QUEUE
+from shardwright.rendering.network import NETWORKS
 
 HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
-
-MULTUS: Final = "k8s.v1.cni.cncf.io/networks"
-KUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 _PROBES: Final = "the operator has its own probes; see spec.readiness"
 _STOPS: Final = "see spec.rollout.drainSeconds"
@@ -85,7 +84,7 @@ POD_REASONS: Final[Mapping[str, str]] = MappingProxyType(
 """Fields of a pod that have no place in a ShardedModel, and why."""
 
 _GPU: Final = re.compile(r"(nvidia|amd)\.com/(gpu|mig-)")
-_MIG: Final = "nvidia.com/mig-"
+MIG: Final = "nvidia.com/mig-"
 _NETWORK_DEVICE: Final = re.compile(r"rdma|roce|/efa$|hostdev|mlnx|/v?nic$|/hca", re.ASCII)
 """Names of devices by which pods reach a network. Source: the names that hardware/topology.py
 knows, and those of KServe's, AIBrix' and llm-d's samples.
@@ -113,8 +112,8 @@ def engine_of(pod: Spot, source: str) -> tuple[Spot, Launch]:
     if not started:
         raise InputError([not_vllm(source)])
     if len(started) > 1:
-        names = ", ".join(item.path for item, _ in started)
-        raise InputError([_two_engines(source, names)])
+        names = [item.path for item, _ in started]
+        raise InputError([several(source, "containers that start vLLM", names)])
     return started[0]
 
 
@@ -133,9 +132,8 @@ def container_named(pod: Spot, name: str) -> Spot:
 
 def launch_in(container: Spot) -> Launch | None:
     """Return how a container starts vLLM, None if it starts something else."""
-    command, arguments = (_words(container.at(key)) for key in ("command", "args"))
-    image = str(container.at("image").value or "")
-    own = not command and arguments and _ENGINE_IMAGE.search(image)
+    command, arguments = container.at("command").words, container.at("args").words
+    own = not command and arguments and _ENGINE_IMAGE.search(container.at("image").string)
     try:
         return launch_of(
             ["vllm", "serve", *arguments] if own else [*command, *arguments],
@@ -154,8 +152,7 @@ def carry_pod(draft: Draft, pod: Spot, container: Spot, metadata: Sequence[Spot]
     for part in metadata:
         _carry_metadata(draft, part)
     _carry_place(draft, pod)
-    image = container.at("image")
-    carry_image(draft, image.value if isinstance(image.value, str) else "", image)
+    carry_image(draft, container.at("image").string, container.at("image"))
     draft.carry("pod.imagePullPolicy", container.at("imagePullPolicy"))
     carry_environment(draft, container.at("env"), _names_in(container))
     carry_resources(draft, container.at("resources"))
@@ -186,7 +183,7 @@ def carry_environment(draft: Draft, variables: Spot, used: frozenset[str] = froz
     """Add variables to a draft; ``used`` are those whose values stand in the command already."""
     kept = []
     for item in variables.each():
-        name, value = item.at("name").value, item.at("value").value
+        name, value = item.at("name").string, item.at("value").string
         reference = item.at("valueFrom", "secretKeyRef")
         if not item.at("name").is_open:
             continue
@@ -194,7 +191,7 @@ def carry_environment(draft: Draft, variables: Spot, used: frozenset[str] = froz
             _carry_token(draft, item, reference)
         elif name in HUB_TOKENS:
             item.leave("a token belongs into a Secret: spec.model.weights.secretRef")
-        elif name in VARIABLES and isinstance(value, str):
+        elif name in VARIABLES and isinstance(item.at("value").value, str):
             if _is_reached(draft, name, value):
                 kept.append({"name": item.at("name").take(), "value": item.at("value").take()})
             else:
@@ -205,7 +202,13 @@ def carry_environment(draft: Draft, variables: Spot, used: frozenset[str] = froz
         else:
             item.leave(POD_REASONS["env"])
     if kept:
-        draft.put("engine.env", [*(draft.get("engine.env") or ()), *kept], variables)
+        draft.add("engine.env", kept, variables)
+
+
+def carry_access(draft: Draft, secret: Spot, key: str) -> None:
+    """Add the Secret of that name to a draft, whose key has a token of the hub."""
+    if text := secret.text():
+        draft.put("model.weights.secretRef", {"name": text, "key": key}, secret)
 
 
 def _carry_token(draft: Draft, item: Spot, reference: Spot) -> None:
@@ -239,14 +242,13 @@ def carry_resources(
         ("memory", "memory", limits, requests),
         ("ephemeral-storage", "ephemeralStorage", limits, requests),
     ):
-        _carry_quantity(draft, f"pod.resources.{field}", first.at(name), second.at(name))
+        carry_quantity(draft, f"pod.resources.{field}", first.at(name), second.at(name))
     devices: dict[str, Any] = {}
     gpus: list[Spot] = []
     for part in (*limits.each(), *requests.each()):
         name = names.get(part.last, part.last)
-        if name.startswith(_MIG):
-            draft.put("placement.migProfile", name.removeprefix(_MIG).replace("+", "."), part)
-            part.take()
+        if name.startswith(MIG):
+            carry_slices(draft, name.removeprefix(MIG), part)
         elif _GPU.match(name):
             gpus.append(part)
         elif "/" in name and _NETWORK_DEVICE.search(name):
@@ -260,11 +262,17 @@ def carry_resources(
     )
     if devices:
         listed = [{"name": name, "count": _count(count)} for name, count in devices.items()]
-        network = {"rdma": "Explicit", "resources": listed}
-        draft.put("pod.network", {**(draft.get("pod.network") or {}), **network}, resources)
+        draft.add("pod.network", {"rdma": "Explicit", "resources": listed}, resources)
 
 
-def _carry_quantity(draft: Draft, field: str, first: Spot, second: Spot) -> None:
+def carry_slices(draft: Draft, profile: str, part: Spot) -> None:
+    """Add a profile of MIG to a draft, with a plus sign as labels write it or without."""
+    part.take()
+    draft.put("placement.migProfile", profile.replace("+", "."), part)
+
+
+def carry_quantity(draft: Draft, field: str, first: Spot, second: Spot) -> None:
+    """Add the first of two quantities that is there to a draft."""
     chosen, other = (first, second) if first.is_there else (second, first)
     if not isinstance(chosen.value, str | int | float):
         return
@@ -276,28 +284,28 @@ def _carry_quantity(draft: Draft, field: str, first: Spot, second: Spot) -> None
 
 
 def _count(value: Any) -> Any:
-    return int(value) if str(value).isdecimal() else value
+    number = whole_number(value)
+    return value if number is None else number
 
 
 def carry_queue(draft: Draft, labels: Spot) -> None:
     """Add the queue of Kueue that a label names to a draft."""
-    if queue := labels.at(KUEUE).text():
-        draft.put("placement.scheduler", "Kueue", labels)
-        draft.put("placement.queue", queue, labels)
+    label = labels.at(KUEUE_QUEUE)
+    if queue := label.text():
+        draft.put("placement.scheduler", "Kueue", label)
+        draft.put("placement.queue", queue, label)
 
 
 def _carry_metadata(draft: Draft, metadata: Spot) -> None:
-    carry_networks(draft, metadata.at("annotations", MULTUS))
+    carry_networks(draft, metadata.at("annotations", NETWORKS))
     carry_queue(draft, metadata.at("labels"))
 
 
 def carry_networks(draft: Draft, annotation: Spot) -> None:
     """Add the networks that an annotation of Multus names to a draft."""
-    names = _attachments(annotation.value) if isinstance(annotation.value, str) else []
-    if names:
+    if names := _attachments(annotation.string):
         annotation.take()
-        before = draft.get("pod.network") or {}
-        draft.put("pod.network", {**before, "attachments": names}, annotation)
+        draft.add("pod.network", {"attachments": names}, annotation)
     else:
         annotation.leave("spec.pod.network.attachments takes names of networks, and no more of it")
 
@@ -325,12 +333,8 @@ def _network(item: Mapping[str, Any]) -> str:
     return "/".join(str(item[key]) for key in ("namespace", "name") if item.get(key))
 
 
-def _words(part: Spot) -> list[str]:
-    return [str(word) for word in part.value] if isinstance(part.value, list) else []
-
-
 def _names_in(container: Spot) -> frozenset[str]:
-    text = " ".join(word for key in ("command", "args") for word in _words(container.at(key)))
+    text = " ".join(word for key in ("command", "args") for word in container.at(key).words)
     return frozenset(re.findall(r"\$[({]?(\w+)", text, re.ASCII))
 
 
@@ -348,8 +352,7 @@ def carry_selector(draft: Draft, selector: Spot) -> None:
     """Add labels that nodes must carry to a draft."""
     labels = {part.last: text for part in selector.each() if (text := part.text())}
     if labels:
-        before = draft.get("placement.nodeSelector") or {}
-        draft.put("placement.nodeSelector", {**before, **labels}, selector)
+        draft.add("placement.nodeSelector", labels, selector)
 
 
 def carry_tolerations(draft: Draft, tolerations: Spot) -> None:
@@ -358,10 +361,8 @@ def carry_tolerations(draft: Draft, tolerations: Spot) -> None:
         {key: item.at(key).take() for key in TOLERATION if item.at(key).is_there}
         for item in tolerations.each()
     )
-    kept = [item for item in said if item]
-    if kept:
-        before = draft.get("placement.tolerations") or []
-        draft.put("placement.tolerations", [*before, *kept], tolerations)
+    if kept := [item for item in said if item]:
+        draft.add("placement.tolerations", kept, tolerations)
 
 
 def carry_image(draft: Draft, image: str, *parts: Spot) -> None:
@@ -388,10 +389,11 @@ def not_vllm(source: str) -> Problem:
     )
 
 
-def _two_engines(source: str, names: str) -> Problem:
+def several(source: str, parts: str, names: Sequence[str]) -> Problem:
+    """Return the problem of an object with several parts that may be the model."""
     return Problem(
         code="ImportUnclear",
-        what=source,
-        limit=f"starts vLLM in more than one container ({names})",
+        what=f"{source} has several {parts} ({', '.join(names)})",
+        limit="and a ShardedModel is one",
         remedy="leave the one to be imported in a copy of the file",
     )

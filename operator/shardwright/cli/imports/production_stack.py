@@ -10,17 +10,21 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from shardwright.cli.imports.command_line import Value, carry_options, launch_of
+from shardwright.cli.imports.command_line import Value, carry_options, launch_with
 from shardwright.cli.imports.draft import Content, Draft
 from shardwright.cli.imports.pods import (
+    MIG,
     carry_environment,
     carry_image,
+    carry_quantity,
     carry_resources,
     carry_selector,
+    carry_slices,
     carry_tolerations,
 )
 from shardwright.cli.imports.source import Spot, leave_together
 from shardwright.cli.imports.storage import carry_model
+from shardwright.hardware.untrusted import mapping, mappings
 
 VALUES: Final = "values of production-stack"
 """What stands for the kind of values, which have none."""
@@ -35,7 +39,6 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "keda": "scale the ShardedModel: it has the subresource scale",
         "lmcacheConfig": "see spec.engine.kvOffload",
         "loraController": _OF_CHART,
-        "modelSpec": "it is not enabled",
         "nodeSelectorTerms": "write labels into spec.placement.nodeSelector",
         "pvcStorage": "see spec.model.weights.cache",
         "raySpec": "the engine joins its ranks itself; see spec.engine.executor",
@@ -51,21 +54,19 @@ def models_of(content: Content) -> Sequence[Content]:
     """Return the values once for each model that is enabled, first in its list, before those that
     are not.
     """
-    engines = content.get("servingEngineSpec")
-    entries = engines.get("modelSpec") if isinstance(engines, Mapping) else None
-    found = [item for item in entries or () if isinstance(item, Mapping)]
-    off = [item for item in found if item.get("enabled") is False]
-    return [
-        {**content, "servingEngineSpec": {**engines, "modelSpec": [item, *off]}}
-        for item in found
-        if isinstance(engines, Mapping) and item not in off
-    ]
+    engines = mapping(content.get("servingEngineSpec"))
+    entries = engines.get("modelSpec")
+    on = [item for item in mappings(entries) if item.get("enabled") is not False]
+    off = [item for item in entries if item not in on] if isinstance(entries, list) else []
+    return [{**content, "servingEngineSpec": {**engines, "modelSpec": [item, *off]}} for item in on]
 
 
 def read_values(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:
     """Add the first model of the values to a draft; return why fields have no place."""
     engines = root.at("servingEngineSpec")
-    model = engines.at("modelSpec").each()[0]
+    model, *others = engines.at("modelSpec").each()
+    for other in others:
+        other.leave("it is not enabled")
     draft.name = model.at("name").text() or draft.name
     model.at("enabled").take()
     carry_image(draft, _image(model), model.at("repository"), model.at("tag"))
@@ -80,9 +81,7 @@ def read_values(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, 
         draft.carry("pod.runtimeClassName", place.at("runtimeClassName"))
         draft.carry("pod.imagePullPolicy", place.at("imagePullPolicy"))
         draft.carry("pod.priorityClassName", place.at("priorityClassName"))
-    replicas = model.at("replicaCount").whole()
-    if replicas is not None:
-        draft.put("replicas", replicas, model.at("replicaCount"))
+    draft.carry_number("replicas", model.at("replicaCount"))
     return _REASONS
 
 
@@ -106,8 +105,8 @@ def _options(draft: Draft, config: Spot) -> None:
         name = re.sub("([A-Z])", lambda found: f"-{found[0].lower()}", part.last)
         value = part.value
         if part.last == "extraArgs" and isinstance(value, list):
-            launch = launch_of(["vllm", "serve", *map(str, value)], {})
-            options += launch.options if launch else ()
+            launch = launch_with(part.words)
+            options += [*launch.options, *([("model", launch.model)] if launch.model else [])]
         elif isinstance(value, bool):
             options.append((name if value else f"no-{name}", True))
         elif isinstance(value, str | int | float) and value != "":
@@ -119,20 +118,15 @@ def _options(draft: Draft, config: Spot) -> None:
 
 
 def _resources(draft: Draft, model: Spot) -> None:
-    carry_resources(draft, model.at("resources"))
     for field, first, second in (
         ("cpu", "requestCPU", "limitCPU"),
         ("memory", "limitMemory", "requestMemory"),
     ):
-        chosen, other = model.at(first), model.at(second)
-        chosen, other = (chosen, other) if chosen.is_there else (other, chosen)
-        if chosen.is_there and draft.get(f"pod.resources.{field}") is None:
-            draft.put(f"pod.resources.{field}", str(chosen.take()), chosen)
-            other.leave(f"{other.value}: spec.pod.resources.{field} is {chosen.value}")
+        carry_quantity(draft, f"pod.resources.{field}", model.at(first), model.at(second))
+    carry_resources(draft, model.at("resources"))
     kind = model.at("requestGPUType")
-    if isinstance(kind.value, str) and kind.value.startswith("nvidia.com/mig-"):
-        profile = str(kind.take()).removeprefix("nvidia.com/mig-").replace("+", ".")
-        draft.put("placement.migProfile", profile, kind)
+    if kind.string.startswith(MIG):
+        carry_slices(draft, kind.string.removeprefix(MIG), kind)
     leave_together(
         [model.at("requestGPU"), kind] if kind.is_open else [model.at("requestGPU")],
         "how many GPUs a pod has follows from the plan",
@@ -145,7 +139,7 @@ def _secrets(draft: Draft, engines: Spot, model: Spot) -> None:
         (engines.at("vllmApiKey"), "engine.apiKeySecretRef"),
     ):
         names = {"name": secret.at("secretName"), "key": secret.at("secretKey")}
-        if isinstance(names["name"].value, str) and names["name"].is_there:
+        if names["name"].string:
             said: dict[str, Any] = {
                 key: text for key, part in names.items() if (text := part.text())
             }

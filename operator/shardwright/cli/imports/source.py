@@ -143,6 +143,16 @@ class Spot:
         """Return whether it is the value that the API server fills in."""
         return bool(self.keys) and _DEFAULTS.get(self.last, _NOTHING) == self.value
 
+    @property
+    def string(self) -> str:
+        """Return the text that stands there; anything else gives an empty one."""
+        return self.value if isinstance(self.value, str) else ""
+
+    @property
+    def words(self) -> list[str]:
+        """Return the items of a list as texts; anything else gives none."""
+        return [str(word) for word in self.value] if isinstance(self.value, list) else []
+
     def take(self) -> Any:
         """Return what stands there; it and all below it counts as carried over."""
         if self.is_there:
@@ -151,7 +161,9 @@ class Spot:
 
     def text(self) -> str:
         """Take a text; anything else is not taken, and gives an empty one."""
-        return str(self.take()) if isinstance(self.value, str) else ""
+        if self.string:
+            self.take()
+        return self.string
 
     def whole(self) -> int | None:
         """Take a whole number; anything else is not taken, and gives None."""

@@ -41,8 +41,13 @@ def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | 
             where,
             f"{model} is on no claim of the pod: say where the weights are in spec.model.weights",
         )
+    name_by_served(draft)
+
+
+def name_by_served(draft: Draft) -> None:
+    """Take the name that a model is served by for its id, if it looks like one and none is told."""
     served = draft.get("model.servedName")
-    if isinstance(served, str) and served.count("/") == 1:
+    if draft.get("model.id") is None and isinstance(served, str) and served.count("/") == 1:
         draft.put("model.id", served)
 
 
@@ -57,8 +62,7 @@ def literal_variables(container: Spot) -> dict[str, str]:
 
 def _claims(pod: Spot) -> Iterator[tuple[str, Spot]]:
     for volume in pod.at("volumes").each():
-        claim = volume.at(*_CLAIM)
-        if isinstance(claim.value, str) and claim.is_there:
+        if volume.at(*_CLAIM).string:
             yield str(volume.at("name").value), volume
 
 
@@ -72,7 +76,7 @@ def weights_at(model: str, pod: Spot, container: Spot) -> MountedWeights | None:
             sub, rest = str(mount.at("subPath").value or ""), model.removeprefix(root)
             _take_mount(volume, mount, "subPath")
             folder = "/".join(part for part in (sub.strip("/"), rest.strip("/")) if part)
-            return MountedWeights(claim=str(volume.at(*_CLAIM).value), folder=folder)
+            return MountedWeights(claim=volume.at(*_CLAIM).string, folder=folder)
     return None
 
 
@@ -103,8 +107,8 @@ def carry_volumes(draft: Draft, pod: Spot, container: Spot) -> None:
             leave_together([volume, *mounts], SHARED_MEMORY)
         elif volume.at("emptyDir").value is not None:
             leave_together([volume, *mounts], "the operator brings folders for what engines write")
-        elif volume.at(*_CLAIM).is_there and {*paths} & {*HUB_CACHES, cache} - {""}:
-            draft.put("model.weights.cache", {"claimName": volume.at(*_CLAIM).value}, volume)
+        elif volume.at(*_CLAIM).string and {*paths} & {*HUB_CACHES, cache} - {""}:
+            draft.put("model.weights.cache", {"claimName": volume.at(*_CLAIM).string}, volume)
             _take_mount(volume, next(iter(mounts)))
         elif len(mounts) == 1 and (own := _own_volume(volume, mounts[0])):
             kept.append(own)
@@ -114,15 +118,15 @@ def carry_volumes(draft: Draft, pod: Spot, container: Spot) -> None:
 
 def _own_volume(volume: Spot, mount: Spot) -> dict[str, Any] | None:
     """Take a volume that spec.pod.volumes can say, else return None."""
-    path, claim = mount.at("mountPath").value, volume.at("persistentVolumeClaim")
-    if not isinstance(path, str) or not _MOUNTABLE.match(path) or mount.at("subPath").is_there:
+    path, claim = mount.at("mountPath").string, volume.at("persistentVolumeClaim")
+    if not _MOUNTABLE.match(path) or mount.at("subPath").is_there:
         return None
     field: dict[str, Any] = {}
-    if isinstance(claim.at("claimName").value, str):
+    if claim.at("claimName").string:
         read_only = mount.at("readOnly").value is True or claim.at("readOnly").value is True
         field = {"pvc": {"claimName": claim.at("claimName").text(), "readOnly": read_only}}
         claim.at("readOnly").take()
-    elif isinstance(volume.at("configMap", "name").value, str):
+    elif volume.at("configMap", "name").string:
         field = {"configMap": {"name": volume.at("configMap", "name").text()}}
     if not field:
         return None

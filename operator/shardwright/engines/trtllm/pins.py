@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from shardwright.engines.object_keys import as_object
 from shardwright.engines.options import Pins
+from shardwright.engines.parser_values import COUNTED, COUNTED_MAX, invalid
 from shardwright.engines.policy import Policy, canonical
 from shardwright.errors import Problem
 from shardwright.layouts.captures import Captures, captured_sizes
@@ -15,6 +16,11 @@ from shardwright.layouts.layout import EngineOverrides
 
 DEFAULT_CAPTURE: Final = 128
 """The largest batch with a graph if ``cuda_graph_config`` names none."""
+
+CAPTURE_MAX: Final = 65_536
+"""Unit: sequences, of the largest batch that a user may have a graph captured for. Basis: chosen,
+32 times the most that the engine runs at once by default, with 1,000 graphs up to it.
+"""
 
 _COMPUTED_IN: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
@@ -87,12 +93,14 @@ def _paths(values: Mapping[str, object], within: str = "") -> Iterator[tuple[str
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number above 0, also if it is text, None of everything else."""
+    """Return a number that a plan counts with, also if it is text, None of everything else."""
     try:
         found = None if isinstance(value, bool) or value is None else float(str(value))
     except ValueError:
         return None
-    return int(found) if found is not None and found > 0 and found.is_integer() else None
+    if found is None or not found.is_integer():
+        return None
+    return int(found) if 0 < found <= COUNTED_MAX else None
 
 
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
@@ -102,7 +110,7 @@ def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     cache, graphs = _inside(named, "kv-cache-config"), _inside(named, "cuda-graph-config")
     return (
         *(
-            _wrong(spelled[name], named[name], "a whole number above 0")
+            invalid(spelled[name], named[name], COUNTED)
             for name in ("max-batch-size", "max-num-tokens")
             if name in named and _whole(named[name]) is None
         ),
@@ -114,7 +122,7 @@ def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
 
 def _wrong_dtype(named: Mapping[str, object]) -> Iterator[Problem]:
     if "dtype" in named and named["dtype"] not in (_AUTO, *_COMPUTED_IN):
-        yield _wrong("dtype", named["dtype"], f"one of {', '.join((_AUTO, *_COMPUTED_IN))}")
+        yield invalid("dtype", named["dtype"], f"one of {', '.join((_AUTO, *_COMPUTED_IN))}")
 
 
 def _wrong_cache(cache: Mapping[str, Any]) -> Iterator[Problem]:
@@ -122,29 +130,27 @@ def _wrong_cache(cache: Mapping[str, Any]) -> Iterator[Problem]:
     fraction = cache.get("free_gpu_memory_fraction")
     if fraction is not None and not 0 < float(fraction) <= 1:
         wanted = "a number above 0, at most 1"
-        yield _wrong(f"{path}.free_gpu_memory_fraction", fraction, wanted)
+        yield invalid(f"{path}.free_gpu_memory_fraction", fraction, wanted)
     tokens = _whole(cache.get("tokens_per_block"))
     if "tokens_per_block" in cache and (tokens is None or tokens & (tokens - 1)):
-        yield _wrong(f"{path}.tokens_per_block", cache["tokens_per_block"], "a power of two")
+        yield invalid(f"{path}.tokens_per_block", cache["tokens_per_block"], "a power of two")
 
 
 def _wrong_graphs(graphs: Mapping[str, Any]) -> Iterator[Problem]:
     path = "cuda_graph_config"
-    sizes, largest = graphs.get("batch_sizes"), graphs.get("max_batch_size")
-    if sizes and not all(map(_whole, sizes)):
-        yield _wrong(f"{path}.batch_sizes", sizes, "whole numbers above 0")
-    elif sizes and _whole(largest) not in (None, max(map(int, map(float, sizes)))):
-        wanted = f"the largest of batch_sizes, {max(map(int, map(float, sizes)))}"
-        yield _wrong(f"{path}.max_batch_size", largest, wanted)
-    if largest is not None and float(largest) < 0:
-        yield _wrong(f"{path}.max_batch_size", largest, "0 or more")
+    sizes, largest = graphs.get("batch_sizes") or (), graphs.get("max_batch_size")
+    captured = [size for each in sizes if (size := _captured_size(each))]
+    if len(captured) < len(sizes):
+        yield invalid(f"{path}.batch_sizes", sizes, f"whole numbers from 1 to {CAPTURE_MAX:,}")
+    elif captured and _whole(largest) not in (None, max(captured)):
+        yield invalid(
+            f"{path}.max_batch_size", largest, f"the largest of batch_sizes, {max(captured)}"
+        )
+    if largest is not None and float(largest) != 0 and not _captured_size(largest):
+        wanted = f"a whole number from 0 to {CAPTURE_MAX:,}"
+        yield invalid(f"{path}.max_batch_size", largest, wanted)
 
 
-def _wrong(path: str, value: object, wanted: str) -> Problem:
-    return Problem(
-        code="EngineArgumentInvalid",
-        path=path,
-        what=f"{path} {value!r:.60}",
-        limit=f"must be {wanted}",
-        remedy="correct the value",
-    )
+def _captured_size(value: object) -> int | None:
+    size = _whole(value)
+    return size if size is not None and size <= CAPTURE_MAX else None

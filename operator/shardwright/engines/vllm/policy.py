@@ -10,6 +10,7 @@ from typing import Final
 
 from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy, Tables
+from shardwright.engines.vllm.pins import check_pins, read_pins
 
 DANGEROUS: Final[Mapping[str, str]] = {
     "additional-config": "reaches into platform plugins",
@@ -465,5 +466,8 @@ POLICY: Final = Policy(
 """The policy for ``vllm serve``."""
 
 RULES: Final = Rules(
-    tables=Tables(engine="vLLM", folder="vllm", versions=("0.32.0", "0.33.0")), policy=POLICY
+    tables=Tables(engine="vLLM", folder="vllm", versions=("0.32.0", "0.33.0")),
+    policy=POLICY,
+    pins=read_pins,
+    check_pins=check_pins,
 )
