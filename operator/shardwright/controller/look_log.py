@@ -16,6 +16,7 @@ from shardwright.api.conditions import ConditionType
 from shardwright.controller.process_settings import LOOK
 from shardwright.controller.queue import Key
 from shardwright.reconcile.writes import (
+    Adopt,
     Apply,
     Create,
     Delete,
@@ -156,6 +157,8 @@ def cause_of(write: Write) -> str:
             return why.value if why else "NotWanted"
         case Create():
             return "Missing"
+        case Adopt():
+            return "Orphaned"
         case _:
             return "New"
 

@@ -39,7 +39,7 @@ from shardwright.reconcile.next_step import Step, admits, next_step
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import internal_error
-from shardwright.reconcile.writes import broken_groups, written_kind
+from shardwright.reconcile.writes import Write, broken_groups, written_kind
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
 
@@ -132,6 +132,8 @@ class Reconciler:
         # Nothing has changed that matters to it: most reconciles that a resync asks for end here.
         if note.at_rest(mark, now):
             return self._again(note.again_at, Priority.RESYNC)
+        if await self._adopted(key, live):
+            return Requeue(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         try:
             with self._way.looking(priority):
                 snapshot = await self._parts.snapshots.read(key, live, note, now)
@@ -144,6 +146,15 @@ class Reconciler:
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published)
         return self._next_look(key, mark, done, again_at, _priority(published))
+
+    async def _adopted(self, key: Key, live: KubernetesObject) -> bool:
+        """Take back what an earlier model of this name has left; return whether anything was.
+
+        Before all else: its pods hold the GPUs that a plan would look for.
+        """
+        writes = await self._parts.snapshots.adoptions(key, live)
+        # What is refused does not hold up the rest: it is a foreign object from then on.
+        return bool(writes and (await self._write(key, writes)).written)
 
     def _next_look(
         self, key: Key, mark: object, done: Outcome, again_at: datetime | None, priority: Priority
@@ -259,7 +270,10 @@ class Reconciler:
             self._take_turns(key, step.published, snapshot.cluster)
             self._take_gpus(key, step.published, snapshot.cluster)
             self._cache.promise(key, step.published.pods)
-        outcome = await self._writer.carry_out(step.writes)
+        return await self._write(key, step.writes)
+
+    async def _write(self, key: Key, writes: tuple[Write, ...]) -> Outcome:
+        outcome = await self._writer.carry_out(writes)
         for write in outcome.written:
             log_write(key, write)
             self._refusals.over(key, target_of(write))

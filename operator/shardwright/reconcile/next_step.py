@@ -351,7 +351,7 @@ def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | 
         if stands:
             return None
         live = derived.observed.objects[object_key(content)]
-        return place_taken(content, leftover=is_leftover(live, content))
+        return place_taken(content, live, leftover=is_leftover(live, content))
     return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
 
 
