@@ -186,6 +186,31 @@ def test_a_namespace_from_a_backup_serves_on_the_nodes_that_it_had(
     asyncio.run(scenario())
 
 
+@SHAPES
+def test_in_another_cluster_with_the_same_key_it_serves_on_the_nodes_that_are_there(
+    spec: dict[str, Any], nodes: int
+) -> None:
+    async def scenario() -> None:
+        site = Site(spec)
+        await site.serve(nodes)
+        saved = site.lose()
+        for number in range(nodes):
+            site.cluster.remove(NODES, None, f"h100-{number}")
+            site.cluster.put(NODES, a_node(f"other-{number}"))
+        await site.operator.rest()
+        for resource, item in saved:
+            if resource is not PODS:
+                site.cluster.put(resource, item)
+        site.create()
+        await site.operator.rest()
+
+        assert site.ready() == ("True", "Serving", 2)
+        assert {node for _, node in site.pods()} == {f"other-{number}" for number in range(nodes)}
+        assert site.broken == []
+
+    asyncio.run(scenario())
+
+
 def other_key(site: Site) -> None:
     site.operator.parts.keys = SigningKeys((b"another" * 8,))
     site.operator.parts.wire()
@@ -201,13 +226,15 @@ def a_record_of_another_model(site: Site) -> None:
         record["data"]["signatureOfPlace"] = record["data"]["signature"]
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
 @pytest.mark.parametrize("spoil", [other_key, a_forged_record, a_record_of_another_model])
 def test_without_the_operators_signature_nothing_is_taken_and_the_way_out_is_said(
-    spoil: Callable[[Site], None],
+    spoil: Callable[[Site], None], nodes: int
 ) -> None:
     async def scenario() -> None:
         site = Site(ONE_NODE)
-        await site.serve(3)
+        # With two, the model's own former pods hold every GPU that there is.
+        await site.serve(nodes)
         before = site.pods()
         site.orphan()
         spoil(site)
