@@ -3,11 +3,17 @@ that it makes and removes.
 """
 
 import json
+import os
+import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shardwright.cli import present_states
 from shardwright.cli.clusters import Target
 from shardwright.cli.diagnosis import Enforcement
 from shardwright.cli.main import main
@@ -20,6 +26,7 @@ from tests.harness.plugin import Fleet
 from tests.harness.pods import Pods
 from tests.harness.waiting import wait_for
 from tests.support.models import Models
+from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 Capture = pytest.CaptureFixture[str]
@@ -51,12 +58,18 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "Operator": "Wrong",
         "Rights": "Fine",
         "Installations": "Fine",
+        "Answers": "Fine",
+        "Writes": "Fine",
+        "PlannedNodes": "Fine",
+        "Quotas": "Fine",
+        "Budgets": "Fine",
         "Nodes": "Wrong",
         "Models": "Wrong",
         "ConfigFetches": "Fine",
         "NetworkPolicies": "Skipped",
     }
-    assert [finding["reason"] for finding in found["Operator"]["findings"]] == ["NotReady"]
+    reasons = [finding["reason"] for finding in found["Operator"]["findings"]]
+    assert reasons == ["NotReady", "LeaseOfAnother"]
     told = [
         (one["reason"], one["objects"], one["command"])
         for check in ("Nodes", "Models")
@@ -75,7 +88,7 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(
     assert main(["doctor", "--kubeconfig", str(kubeconfig)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok", "ok", *["?"] * 7, "-"]
+    assert [line[0] for line in lines if line[0] != " "] == ["o", "?", "-"]
 
 
 @pytest.mark.parametrize(
@@ -135,3 +148,73 @@ def not_left(control_plane: ControlPlane) -> bool:
         item["metadata"]["name"] for item in control_plane.api.get("/api/v1/namespaces")["items"]
     ]
     return not any(name.startswith("shardwright-doctor-") for name in names)
+
+
+def test_of_several_causes_at_once_in_a_live_cluster_each_is_found(
+    operator: OperatorProcess,
+    models: Models,
+    control_plane: ControlPlane,
+    fleet: Fleet,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(present_states, "ANSWER_SECONDS", 3.0)
+    fleet(H100, 1)
+    models.create("m")
+    node = models.wait_ready("m")["status"]["groups"][0]["nodes"][0]
+    control_plane.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    selector = {"matchLabels": {"shardwright.io/model": "m"}}
+    models.post(
+        "PodDisruptionBudget",
+        {"metadata": {"name": "mine"}, "spec": {"minAvailable": 1, "selector": selector}},
+    )
+    models.post("ResourceQuota", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
+
+    with stopped(worker_of(operator)):
+        models.change("m", replicas=2)
+        found = {one["reason"] for one in diagnosed(control_plane, capsys)}
+
+    assert {"EditsUnanswered", "BudgetBlocksDrain", "PlannedNodeCordoned"} <= found
+    wait_for(lambda: models.condition("m", "PartlyPlaced"), 30, "the edit to be looked at")
+    assert "QuotaSpent" in {one["reason"] for one in diagnosed(control_plane, capsys)}
+
+
+def test_a_leader_that_is_stopped_is_the_first_thing_that_is_said(
+    operator: OperatorProcess,
+    models: Models,
+    control_plane: ControlPlane,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(present_states, "LEASE_WATCHED_SECONDS", 5)
+    with stopped(operator.running()):
+        models.create("m")
+        main(["doctor", "--kubeconfig", str(control_plane.kubeconfig)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 20
+    assert " ".join(lines[:3]).startswith("WRONG shardwright-system/shardwright: 0 of ")
+    assert "has not renewed it in 5 s: nothing is written" in " ".join(map(str.strip, lines))
+    operator.kill()  # the last test of the module: it may have ended itself at waking
+
+
+@contextmanager
+def stopped(pid: int | None) -> Iterator[None]:
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def worker_of(operator: OperatorProcess) -> int:
+    pid = operator.running()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (worker,) = map(int, children)
+    return worker
+
+
+def diagnosed(control_plane: ControlPlane, capsys: Capture) -> list[dict[str, Any]]:
+    main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"])
+    return [finding for one in checks(capsys).values() for finding in one["findings"]]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
@@ -158,6 +159,69 @@ def test_a_resource_that_is_replaced_by_another_of_its_name_starts_anew_and_neve
     owner = models.get("StatefulSet", "llama-0")["metadata"]["ownerReferences"][0]
     assert owner["uid"] == models.get("ShardedModel", "llama")["metadata"]["uid"]
     assert "NameConflict" not in models.reasons_of_events()
+
+
+def test_a_model_that_was_orphaned_and_made_again_keeps_its_pods(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+    before = models.uids()
+    control_plane.kubectl(
+        "delete", "smodel", "llama", "-n", models.namespace, "--cascade=orphan", "--wait"
+    )
+    assert not models.get("StatefulSet", "llama-0")["metadata"].get("ownerReferences")
+
+    models.create("llama")
+    uid = models.wait_ready("llama")["metadata"]["uid"]
+
+    assert models.uids() == before
+    assert {
+        owner["uid"]
+        for kind in RESTORED
+        if kind != "Pod"
+        for item in left(models, kind)
+        for owner in item["metadata"]["ownerReferences"]
+    } == {uid}
+
+
+def test_a_model_that_a_backup_brings_back_serves_where_it_served(
+    models: Models, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models.create("llama")
+    nodes = models.wait_ready("llama")["status"]["groups"][0]["nodes"]
+    saved = [(kind, item) for kind in RESTORED for item in left(models, kind)]
+    models.delete("ShardedModel", "llama")
+    wait_for(lambda: not any(left(models, kind) for kind in RESTORED), 60, "all of it to be gone")
+
+    # As Velero does: kinds in this order, of the metadata what people write, the resource last.
+    for kind, item in saved:
+        kept = {part: item["metadata"].get(part, {}) for part in ("name", "labels", "annotations")}
+        content = {part: item[part] for part in ("spec", "data") if part in item}
+        for assigned in ("clusterIP", "clusterIPs", "nodeName"):
+            content.get("spec", {}).pop(assigned, None)
+        models.post(kind, {"metadata": kept, **content})
+    models.create("llama")
+    resource = models.wait_ready("llama")
+
+    assert resource["status"]["groups"][0]["nodes"] == nodes
+    (stateful_set,) = left(models, "StatefulSet")
+    assert stateful_set["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
+
+
+RESTORED = ("ConfigMap", "Pod", "NetworkPolicy", "Service", "StatefulSet")
+
+
+def left(models: Models, kind: str) -> list[Manifest]:
+    """Return the objects of a kind that the operator has made."""
+    return [
+        item
+        for item in models.all(kind)
+        if (item["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by")
+        == "shardwright"
+    ]
 
 
 def test_a_config_map_that_a_model_is_read_from_is_watched(models: Models, fleet: Fleet) -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from shlex import quote
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 NAMES_SHOWN: Final = 5
 """Objects that a sentence names; the rest are counted."""
@@ -54,3 +57,20 @@ def names(objects: Sequence[str]) -> str:
     """Return the first objects by name, and the number of others."""
     more = len(objects) - NAMES_SHOWN
     return ", ".join(objects[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def read(part: T | None) -> T:
+    """Return a part of what was read.
+
+    Raises:
+        NotMadeError: it may not be read.
+    """
+    if part is None:
+        raise NotMadeError(Result.UNREAD)
+    return part
+
+
+def kubectl(words: str, name: str = "", namespace: str = "") -> str:
+    """Return a command of kubectl about an object, or about all without a name."""
+    named = quote(name) if name else ""
+    return f"kubectl {f'-n {quote(namespace)} ' if namespace else ''}{words}{named}"

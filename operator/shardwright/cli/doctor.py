@@ -5,7 +5,7 @@ It fixes nothing itself, and writes only to measure NetworkPolicies.
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shardwright.cli.clusters import Target
@@ -17,17 +17,17 @@ from shardwright.cli.output import print_document, print_lines, width_of_output
 from shardwright.cli.taking_stock import take_stock
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
-_SIGNS: Final = {
-    Result.FINE: ("ok", Role.HEADLINE, ""),
-    Result.NOTED: ("note", Role.WARNING, ""),
-    Result.WRONG: ("WRONG", Role.REFUSAL, ""),
-    Result.UNREAD: ("?", Role.PLAIN, " (not looked at: you may not read what it takes)"),
-    Result.SKIPPED: (
-        "-",
-        Role.PLAIN,
-        " (not measured: --network-policies does, with a short-lived pod)",
-    ),
+LINES: Final = 20
+"""How many lines a person is shown, as many as are read at once; ``-o json`` has everything."""
+
+_SIGNS: Final = {True: ("WRONG", Role.REFUSAL), False: ("note", Role.WARNING)}
+
+_WITHOUT: Final = {
+    Result.FINE: ("ok", ""),
+    Result.UNREAD: ("?", " (not looked at: you may not read what it takes)"),
+    Result.SKIPPED: ("-", " (not measured: --network-policies does, with a short-lived pod)"),
 }
+"""The signs of checks without findings, and why."""
 
 
 def doctor(arguments: Namespace) -> int:
@@ -50,19 +50,40 @@ def doctor(arguments: Namespace) -> int:
     )
 
 
-def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
-    """Yield each check with its findings and their commands, for a person."""
-    for one in examined:
-        sign, role, why = _SIGNS[one.result]
-        first = [Span(f"{sign:<6}", role)]
-        yield from paragraph(f"{one.check.what}{why}", width=width, first=first)
-        for finding in one.findings:
-            result = Result.WRONG if finding.wrong else Result.NOTED
-            sign, role, _ = _SIGNS[result]
-            # A finding of the check's own result needs no second sign.
-            first = [Span(f"      {'' if result is one.result else f'{sign}: '}", role)]
-            yield from paragraph(finding.message, width=width, first=first)
-            yield line(Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND))
+def lines_of(examined: Sequence[Examined], width: int) -> list[Line]:
+    """Return what a person is shown: what is wrong, causes first, what is only noted, the rest.
+
+    At most :data:`LINES`, and at least one finding, with their commands.
+    """
+    rest = [
+        one_line
+        for result, (sign, why) in _WITHOUT.items()
+        if (those := [one.check.what for one in examined if one.result is result])
+        for one_line in _row(sign, f"{', '.join(those)}{why}", width)
+    ]
+    findings = [finding for one in examined for finding in one.findings]
+    # Stable: the order of the checks has causes before what follows from them.
+    findings.sort(key=lambda finding: not finding.wrong)
+    shown: list[Line] = []
+    for index, finding in enumerate(findings):
+        left = len(findings) - index
+        said = _said(finding, width)
+        # One line is kept for how many are left out, except where this is the last.
+        if shown and len(shown) + len(said) + len(rest) + (left > 1) > LINES:
+            shown += _row("", f"and {left} more findings: -o json has all", width)
+            break
+        shown += said
+    return [*shown, *rest]
+
+
+def _said(finding: Finding, width: int) -> list[Line]:
+    sign, role = _SIGNS[finding.wrong]
+    command = line(Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND))
+    return [*_row(sign, finding.message, width, role), command]
+
+
+def _row(sign: str, text: str, width: int, role: Role = Role.PLAIN) -> list[Line]:
+    return paragraph(text, width=width, first=[Span(f"{sign:<6}", role)])
 
 
 def document(examined: Sequence[Examined]) -> dict[str, Any]:

@@ -4,11 +4,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from shlex import quote
-from typing import Final, TypeVar
+from typing import Final
 
 from shardwright import __version__
-from shardwright.cli.diagnosis import NAMES_SHOWN, Enforcement, Finding, NotMadeError, Result, names
+from shardwright.cli.diagnosis import (
+    NAMES_SHOWN,
+    Enforcement,
+    Finding,
+    NotMadeError,
+    Result,
+    kubectl,
+    names,
+    read,
+)
 from shardwright.cli.live_models import condition_of
+from shardwright.cli.state_checks import (
+    find_budgets,
+    find_full_quotas,
+    find_planned_nodes,
+    find_refused_writes,
+    find_troubles_of_lease,
+    find_unanswered,
+)
 from shardwright.cli.taking_stock import InstalledOperator, Object, TakenStock, at
 from shardwright.cluster.claims import INSTALLATION
 from shardwright.cluster.device_stock import NodeEntry
@@ -53,8 +70,6 @@ _FETCHES: Final = {
 
 _SLOW: Final = f"has run for more than {SLOW_SECONDS} s: its pod may have no node or no image"
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -92,16 +107,6 @@ def made(check: Check, stock: TakenStock) -> Examined:
     return Examined(check, Result.NOTED if found else Result.FINE, found)
 
 
-def _read(part: T | None) -> T:
-    if part is None:
-        raise NotMadeError(Result.UNREAD)
-    return part
-
-
-def _kubectl(words: str, name: str, namespace: str = "") -> str:
-    return f"kubectl {f'-n {quote(namespace)} ' if namespace else ''}{words}{quote(name)}"
-
-
 def _kubernetes(stock: TakenStock) -> Iterator[Finding]:
     # Clouds append a plus to the minor release.
     said = [text_or_empty(stock.version.get(part)).rstrip("+") for part in ("major", "minor")]
@@ -123,13 +128,13 @@ def _resource(stock: TakenStock) -> Iterator[Finding]:
 
 
 def _operator(stock: TakenStock) -> Iterator[Finding]:
-    if not _read(stock.operators):
+    if not read(stock.operators):
         yield Finding(
             "NotInstalled",
             "no Deployment of the operator is in any namespace",
             "helm install shardwright charts/shardwright -n shardwright-system --create-namespace",
         )
-    for one in _read(stock.operators):
+    for one in read(stock.operators):
         if one.ready == 0 or one.ready < one.wanted:
             yield _of_operator(
                 one,
@@ -138,13 +143,7 @@ def _operator(stock: TakenStock) -> Iterator[Finding]:
                 "describe deployment ",
                 wrong=one.ready == 0,
             )
-        if one.holder == "":
-            yield _of_operator(
-                one,
-                "NobodyLeads",
-                ": nobody holds the Lease, so nothing is written",
-                "logs deployment/",
-            )
+        yield from find_troubles_of_lease(one)
         if one.version != __version__:
             yield _of_operator(
                 one,
@@ -160,12 +159,12 @@ def _of_operator(
     it: InstalledOperator, reason: str, said: str, verb: str, *, wrong: bool = True
 ) -> Finding:
     message = f"{it.namespace}/{it.name}{said}"
-    command = _kubectl(verb, it.name, it.namespace)
+    command = kubectl(verb, it.name, it.namespace)
     return Finding(reason, message, command, (it.name,), it.namespace, wrong)
 
 
 def _rights(stock: TakenStock) -> Iterator[Finding]:
-    for account, found in _read(stock.rights).items():
+    for account, found in read(stock.rights).items():
         if found.missing:
             yield Finding(
                 "RightsMissing",
@@ -184,12 +183,12 @@ def _rights(stock: TakenStock) -> Iterator[Finding]:
                 f"there is served{free}"
             )
             reason = "NamespaceClosed" if found.sees_pods else "NamespaceUnseen"
-            command = _kubectl("get role,rolebinding ", "shardwright-operator", namespace)
+            command = kubectl("get role,rolebinding ", "shardwright-operator", namespace)
             yield Finding(reason, message, command, (namespace,), namespace)
 
 
 def _installations(stock: TakenStock) -> Iterator[Finding]:
-    claims, operators = _read(stock.claims), stock.operators or ()
+    claims, operators = read(stock.claims), stock.operators or ()
     for one in operators:
         if (installation := one.as_installation) is None:
             continue
@@ -235,7 +234,7 @@ def _name(node: NodeEntry) -> str:
 
 def _nodes(stock: TakenStock) -> Iterator[Finding]:
     """Yield one finding for all nodes with the same problem."""
-    nodes = [node for several in _read(stock.nodes).values() for node in several]
+    nodes = [node for several in read(stock.nodes).values() for node in several]
     if not any(isinstance(node, NodeFacts) for node in nodes):
         yield Finding(
             "NoGpus",
@@ -269,15 +268,15 @@ def _of_left_out(code: str, nodes: list[str]) -> str:
         those = " ".join(map(quote, nodes[:NAMES_SHOWN]))
         return f"kubectl label node {those} shardwright.io/gpu-model=ID"
     if code == "NoAllocatableGpus":
-        return _kubectl("get pods -A -o wide --field-selector spec.nodeName=", nodes[0])
-    return _kubectl("describe node ", nodes[0])
+        return kubectl("get pods -A -o wide --field-selector spec.nodeName=", nodes[0])
+    return kubectl("describe node ", nodes[0])
 
 
 def _storage(stock: TakenStock) -> Iterator[Finding]:
-    models = _read(stock.models)
+    models = read(stock.models)
     classes = {
         _id_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS) == "true"
-        for item in _read(stock.classes)
+        for item in read(stock.classes)
     }
     wanting: dict[str, list[str]] = {}
     for item in models:
@@ -306,7 +305,7 @@ def _id_of(item: Object) -> tuple[str, str]:
 
 
 def _models(stock: TakenStock) -> Iterator[Finding]:
-    for item in _read(stock.models):
+    for item in read(stock.models):
         ready, stalled = condition_of(item, "Ready"), _is(item, "Stalled")
         since = time(ready.get("lastTransitionTime"))
         stuck = since and stock.now - since > timedelta(minutes=STUCK_MINUTES)
@@ -321,7 +320,7 @@ def _models(stock: TakenStock) -> Iterator[Finding]:
         yield Finding(
             "ModelStalled" if stalled else "ModelStuck",
             f"{namespace}/{name} {how}: {why}",
-            _kubectl("describe smodel ", name, namespace),
+            kubectl("describe smodel ", name, namespace),
             (name,),
             namespace,
         )
@@ -332,7 +331,7 @@ def _is(model: Object, condition: str) -> bool:
 
 
 def _fetches(stock: TakenStock) -> Iterator[Finding]:
-    for item in _read(stock.fetches):
+    for item in read(stock.fetches):
         metadata = at(item, "metadata")
         created = metadata.get("creationTimestamp")
         job = {
@@ -354,7 +353,7 @@ def _fetches(stock: TakenStock) -> Iterator[Finding]:
         yield Finding(
             reason,
             f"Job {namespace}/{name}, which reads {config}, {how}",
-            _kubectl(f"describe {kind} ", shown, namespace),
+            kubectl(f"describe {kind} ", shown, namespace),
             (name,),
             namespace,
             # A node or an image may still be coming.
@@ -387,9 +386,15 @@ CHECKS: Final = (
     Check("Operator", "operator", _operator),
     Check("Rights", "rights of the operator", _rights),
     Check("Installations", "claims and node sets of installations", _installations),
+    Check("Answers", "edits are looked at", find_unanswered),
+    Check("Writes", "writes are taken", find_refused_writes),
+    Check("PlannedNodes", "nodes under plans", find_planned_nodes),
+    Check("Quotas", "quotas", find_full_quotas),
+    Check("Budgets", "disruption budgets", find_budgets),
     Check("Nodes", "nodes with GPUs", _nodes),
     Check("Storage", "storage classes of weight caches", _storage),
     Check("Models", "models and their groups", _models),
     Check("ConfigFetches", "Jobs that read configs from the hub", _fetches),
     Check("NetworkPolicies", "network policies are enforced", _network_policies),
 )
+"""Causes before what follows from them: the first finding that is wrong is where to begin."""

@@ -1,9 +1,10 @@
 """What the doctor reads of a cluster. A part that may not be read is None, never empty."""
 
+import asyncio
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,6 +12,15 @@ from typing import Any, Final
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cli.live import read_live_published
+from shardwright.cli.present_states import (
+    Answers,
+    NodeState,
+    PresentState,
+    SeenLease,
+    read_node_state,
+    read_present_state,
+    watch_lease,
+)
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import Installation, owner_of
 from shardwright.cluster.client import ApiError, Call, Client
@@ -21,8 +31,8 @@ from shardwright.cluster.resources import (
     CONFIG_MAPS,
     DISCOVERY,
     JOBS,
-    LEASES,
     NODES,
+    PODS,
     SHARDED_MODELS,
     Resource,
 )
@@ -45,7 +55,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledOperator:
-    """An installation: its Deployment, and the holder of its Lease (None: may not be read).
+    """An installation: its Deployment, its Lease and its pods (None: may not be read).
 
     ``watches`` are its namespaces, empty for all. ``installation`` is its name in claims, empty if
     it has none; ``settings`` are None if they cannot be read.
@@ -57,7 +67,8 @@ class InstalledOperator:
     account: str
     wanted: int
     ready: int
-    holder: str | None
+    lease: SeenLease | None
+    pods: frozenset[str] | None = None
     watches: tuple[str, ...] = ()
     installation: str = ""
     settings: Settings | None = None
@@ -89,7 +100,8 @@ class TakenStock:
     """What was read of a cluster; None stands for a part that may not be read or was not asked for.
 
     ``rights`` are by service account; ``claims`` maps each to its installation; ``nodes`` has those
-    with GPUs by node set (empty: in none). ``program`` is the name the user calls us by.
+    with GPUs by node set (empty: in none), ``node_states`` all nodes. ``program`` is the name the
+    user calls us by.
     """
 
     now: datetime
@@ -100,6 +112,8 @@ class TakenStock:
     rights: Mapping[str, Rights] | None = None
     claims: Mapping[str, str] | None = None
     nodes: Mapping[str, Sequence[NodeEntry]] | None = None
+    node_states: Mapping[str, NodeState] | None = None
+    present: PresentState = field(default_factory=PresentState)
     classes: Sequence[Object] | None = None
     models: Sequence[Object] | None = None
     fetches: Sequence[Object] | None = None
@@ -119,7 +133,10 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
     served = await is_served(client)
     deployments = await unless_forbidden(client.list(DEPLOYMENTS, labelSelector=OPERATORS))
     known = deployments is not None
-    operators = tuple([await _operator(client, item) for item in deployments or ()])
+    operators, present = await asyncio.gather(
+        _operators(client, deployments or ()), read_present_state(client) if served else _nothing()
+    )
+    nodes = await unless_forbidden(_nodes(client, operators))
     measured = await _measured(client, arguments, deployments or ())
     return TakenStock(
         now=datetime.now(UTC),
@@ -129,7 +146,9 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
         operators=operators if known else None,
         rights=await unless_forbidden(_rights(client, operators)) if known else None,
         claims=await unless_forbidden(_claims(client, operators)) if known else None,
-        nodes=await unless_forbidden(_nodes(client, operators)),
+        nodes=nodes.sets if nodes else None,
+        node_states=nodes.states if nodes else None,
+        present=present,
         classes=await unless_forbidden(client.list(STORAGE_CLASSES)),
         models=await unless_forbidden(_models(client)) if served else (),
         fetches=await unless_forbidden(_fetches(client)) if served else (),
@@ -151,14 +170,27 @@ async def is_served(client: Client) -> bool:
     }
 
 
+async def _nothing() -> PresentState:
+    return PresentState(answers=Answers(), pods=(), budgets=(), quotas=(), deaf=())
+
+
+async def _operators(
+    client: Client, deployments: Sequence[Object]
+) -> tuple[InstalledOperator, ...]:
+    return tuple(await asyncio.gather(*(_operator(client, item) for item in deployments)))
+
+
 async def _operator(client: Client, deployment: Object) -> InstalledOperator:
     metadata = deployment["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
-    holder = None
+    lease = None
     with suppress(ApiError):
-        holder = holder_of(await client.get(LEASES, namespace, name))
+        lease = await watch_lease(client, namespace, name)
     settings = await unless_forbidden(client.get(CONFIG_MAPS, namespace, f"{name}-settings"))
-    return read_operator(deployment, holder, settings)
+    pods = await unless_forbidden(client.list(PODS, namespace, labelSelector=OPERATORS))
+    found = read_operator(deployment, lease, settings)
+    names = (text_or_empty(at(pod, "metadata").get("name")) for pod in pods or ())
+    return found if pods is None else replace(found, pods=frozenset(names))
 
 
 def holder_of(lease: Object | None) -> str:
@@ -167,7 +199,7 @@ def holder_of(lease: Object | None) -> str:
 
 
 def read_operator(
-    deployment: Object, holder: str | None, settings: Object | None
+    deployment: Object, lease: SeenLease | None, settings: Object | None
 ) -> InstalledOperator:
     """Return an operator from its Deployment and the ConfigMap of its settings."""
     metadata, pods = (at(deployment, "metadata"), at(deployment, "spec", "template", "spec"))
@@ -181,7 +213,7 @@ def read_operator(
         account=text_or_empty(pods.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 1,
         ready=ready if isinstance(ready, int) else 0,
-        holder=holder,
+        lease=lease,
         watches=tuple(filter(None, _told(pods, "--watch-namespaces=").split(","))),
         installation=_told(pods, "--installation="),
         settings=_settings(settings),
@@ -243,23 +275,29 @@ async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Map
     return {name: owner_of(role) for name, role in roles.items() if role}
 
 
-async def _nodes(
-    client: Client, operators: Sequence[InstalledOperator]
-) -> Mapping[str, Sequence[NodeEntry]]:
-    """Return the nodes with GPUs by node set, each read with its installation's statements about
-    nodes; others with those of the first readable installation.
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    sets: Mapping[str, Sequence[NodeEntry]]
+    states: Mapping[str, NodeState]
+
+
+async def _nodes(client: Client, operators: Sequence[InstalledOperator]) -> _Nodes:
+    """Return all nodes' states, and the nodes with GPUs by node set, each read with its
+    installation's statements about nodes; others with those of the first readable installation.
     """
     known = [one.settings.stated for one in operators if one.settings]
     stated = {one.node_set: one for one in known}
     sets: dict[str, list[NodeEntry]] = {}
+    states: dict[str, NodeState] = {}
     published = await read_live_published(client)
     async for page in client.pages(NODES):
         for node in page:
+            states[text_or_empty(at(node, "metadata").get("name"))] = read_node_state(node)
             name = text_or_empty(at(node, "metadata", "labels").get(NODE_SET))
             others = replace(next(iter(known), NONE), node_set=name)
             if facts := published.read(node, stated.get(name, others)):
                 sets.setdefault(name, []).append(facts)
-    return sets
+    return _Nodes(sets, states)
 
 
 async def _fetches(client: Client) -> Sequence[Object]:
@@ -274,10 +312,15 @@ async def _models(client: Client) -> tuple[Object, ...]:
 
 def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that checks read: a config may have 1 MB, a status a quarter of it."""
+    status, groups = at(item, "status"), mappings(at(item, "status").get("groups"))
+    kept = ("name", "ready", "nodes")
     return {
         "metadata": item.get("metadata"),
         "spec": {"model": {"weights": at(item, "spec", "model", "weights")}},
-        "status": {"conditions": at(item, "status").get("conditions")},
+        "status": {
+            "conditions": status.get("conditions"),
+            "groups": [{field: group.get(field) for field in kept} for group in groups],
+        },
     }
 
 

@@ -184,7 +184,8 @@ class Child:
     ``owner`` and ``owner_uid`` name the ShardedModel that controls it, both empty if none does:
     then only its existence is kept. If it is larger than anything we write, our fields are kept and
     ``excess`` names the others. It is equal while its ``digest`` is, whatever its status.
-    ``version`` is the number of the version it was seen at.
+    ``version`` is the number of the version it was seen at. ``orphan_of`` is the model that the
+    label of an object without any owner names, empty else.
     """
 
     kind: str  # as kind_of says
@@ -197,6 +198,7 @@ class Child:
     body: bytes = field(compare=False, repr=False)
     version: int = field(compare=False)
     excess: str = ""
+    orphan_of: str = ""
 
     def content(self) -> dict[str, Any]:
         """Return the object, a new one each time."""
@@ -212,6 +214,7 @@ class ConfigMapFacts:
     version: str
     owner: str = ""
     owner_uid: str = ""
+    orphan_of: str = ""
 
 
 def project_node(
@@ -279,6 +282,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
         body=zlib.compress(body, LEVEL),
         version=int(version) if version.isdecimal() else 0,
         excess=excess,
+        orphan_of=_orphan_of(metadata),
     )
 
 
@@ -331,7 +335,11 @@ def project_config_map(config_map: KubernetesObject) -> ConfigMapFacts:
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
     return ConfigMapFacts(
-        uid=metadata["uid"], version=metadata["resourceVersion"], owner=owner, owner_uid=owner_uid
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        owner=owner,
+        owner_uid=owner_uid,
+        orphan_of=_orphan_of(metadata),
     )
 
 
@@ -340,6 +348,13 @@ def project_priority_class(content: KubernetesObject) -> PriorityClass:
     return PriorityClass(
         value=int(content["value"]), is_default=content.get("globalDefault") is True
     )
+
+
+def _orphan_of(metadata: Mapping[str, Any]) -> str:
+    labels, (managed, us) = metadata.get("labels") or {}, MANAGED_BY
+    if metadata.get("ownerReferences") or "deletionTimestamp" in metadata:
+        return ""
+    return _shared(labels.get(MODEL) or "") if labels.get(managed) == us else ""
 
 
 def _model_of(content: KubernetesObject) -> tuple[str, str]:

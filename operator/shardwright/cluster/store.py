@@ -30,6 +30,7 @@ from shardwright.cluster.sources import (
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
 from shardwright.hardware.facts import is_held
 from shardwright.hardware.nodes import BareNode, GpuUsage, NodeFacts
+from shardwright.reconcile.adoption import Orphan
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.reconcile.quotas import Allowance, Priorities, PriorityClass, Quota, Range
@@ -96,6 +97,7 @@ class Store:
         self._expecting: dict[tuple[str, str | None], Callable[[Key, int], None]] = {}
         self._children: dict[ChildKey, Child] = {}
         self._by_owner: Index[Ref, ChildKey] = Index()
+        self._orphans: Index[Key, ChildKey] = Index()  # by the model of their label
         self._sets: dict[Ref, Child] = {}  # StatefulSets
         self._config_maps: dict[Key, ConfigMapFacts] = {}
         self._config_maps_by_owner: Index[Ref, Key] = Index()
@@ -150,6 +152,18 @@ class Store:
     def children(self, owner: Ref) -> tuple[Child, ...]:
         """Return the objects a ShardedModel controls, without its ConfigMaps."""
         return tuple(self._children[key] for key in self._by_owner.get(owner))
+
+    def orphans(self, model: Key) -> tuple[Orphan, ...]:
+        """Return the objects with a model's label and without any owner."""
+        return tuple(
+            Orphan(key=(kind, name), uid=self._uid_of(kind, (namespace, name)))
+            for kind, namespace, name in self._orphans.get(model)
+        )
+
+    def _uid_of(self, kind: str, key: Key) -> str:
+        if kind == CONFIG_MAP:
+            return self._config_maps[key].uid
+        return self._children[kind, *key].uid
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
         """Return what is known of a ConfigMap, ours or not."""
@@ -241,6 +255,7 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
+                models |= _left_by(namespace, now)
             # Watches of two kinds are in no order: pods may come before the StatefulSet that names
             # their model.
             if now and kind == STATEFUL_SET:
@@ -262,6 +277,7 @@ class Store:
             models |= {
                 (key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner
             }
+            models |= _left_by(key[0], now)
         self._count(models)
         return Changes(models=frozenset(models), config_maps=frozenset(changed))
 
@@ -364,6 +380,7 @@ class Store:
 
     def _put_child(self, key: ChildKey, before: Child | None, now: Child | None) -> None:
         self._by_owner.move(key, _owner_of(key[1], before), _owner_of(key[1], now))
+        self._orphans.move(key, _orphaned(key[1], before), _orphaned(key[1], now))
         if key[0] == STATEFUL_SET and before:
             # By uid: a StatefulSet that was made again under its name has other pods.
             del self._sets[before.namespace, before.uid]
@@ -379,6 +396,8 @@ class Store:
     ) -> None:
         by_owner = self._config_maps_by_owner
         by_owner.move(key, _owner_of(key[0], before), _owner_of(key[0], now))
+        orphan = (CONFIG_MAP, *key)
+        self._orphans.move(orphan, _orphaned(key[0], before), _orphaned(key[0], now))
         if now is None:
             del self._config_maps[key]
         else:
@@ -422,6 +441,15 @@ def _set_of(key: Key, facts: PodFacts | None) -> Ref | None:
 
 def _owner_of(namespace: str, content: Child | ConfigMapFacts | None) -> Ref | None:
     return (namespace, content.owner_uid) if content and content.owner_uid else None
+
+
+def _orphaned(namespace: str, content: Child | ConfigMapFacts | None) -> Key | None:
+    return (namespace, content.orphan_of) if content and content.orphan_of else None
+
+
+def _left_by(namespace: str, content: Child | ConfigMapFacts | None) -> frozenset[Key]:
+    left_by = _orphaned(namespace, content)
+    return frozenset({left_by}) if left_by else NOTHING
 
 
 def _node(facts: PodFacts | None) -> str | None:

@@ -33,14 +33,7 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.kinds import BY_KIND
-from shardwright.cluster.resources import (
-    CONTROLLER_REVISIONS,
-    JOBS,
-    PODS,
-    SECRETS,
-    STATEFUL_SETS,
-    Resource,
-)
+from shardwright.cluster.resources import CONTROLLER_REVISIONS, JOBS, PODS, SECRETS, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields, template_hash
 from shardwright.reconcile.fetched import ALREADY_EXISTS
@@ -49,6 +42,7 @@ from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.wording import field_dropped, forbids_pods, pod_security_forbids
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,
+    Adopt,
     Apply,
     Create,
     CreateKey,
@@ -192,7 +186,7 @@ class Writer:
                 await _create_key(client, write)
             case Apply():
                 await self._apply(client, write)
-            case Patch():
+            case Patch() | Adopt():
                 self._on_stored(await _patch(client, write))
             case DryRunPod():
                 await client.create(
@@ -329,14 +323,22 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
     )
 
 
-async def _patch(client: Client, write: Patch) -> dict[str, Any]:
+async def _patch(client: Client, write: Patch | Adopt) -> dict[str, Any]:
+    resource = BY_KIND[written_kind(write)]
+    body: dict[str, Any] = (
+        {"metadata": {"ownerReferences": [write.owner]}}
+        if isinstance(write, Adopt)
+        else {
+            "metadata": {"annotations": dict(write.annotations)},
+            **({} if write.replicas is None else {"spec": {"replicas": write.replicas}}),
+        }
+    )
     # The uid in a merge patch is a precondition: of another object of this name it would be a
     # change, which is refused.
-    metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
-    spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
-    path = STATEFUL_SETS.path(write.namespace, write.name)
-    stored = await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
-    return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}
+    body["metadata"]["uid"] = write.uid
+    path = resource.path(write.namespace, write.name)
+    stored = await client.patch(resource, path, body, MERGE_PATCH)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **stored}
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:

@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from itertools import accumulate
 from types import TracebackType
@@ -17,7 +18,10 @@ from typing import Final
 
 from shardwright.sinks import LOG_FIELD_MAX_BYTES, in_log, in_log_field, in_traceback
 
-FIELDS: Final = ("key", "result", "reason", "seconds", "writes", "fields")
+FIELDS: Final = ("key", "cause", "reason", "seconds", "fields")
+
+LOOK: Final[ContextVar[str]] = ContextVar("look", default="")
+"""The id of the look at a model that is under way, empty outside of one; its threads inherit it."""
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,8 @@ class JsonLines(logging.Formatter):
         line |= {
             field: _plain(getattr(record, field)) for field in FIELDS if hasattr(record, field)
         }
+        if look := LOOK.get():
+            line["look"] = look
         if record.exc_info:
             line["exception"] = in_traceback(self.formatException(record.exc_info))
         return json.dumps(line)

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Final
 
 from shardwright.cluster.client import ApiError
+from shardwright.controller.look_log import Refusals, begin_look
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority, Queue, Requeue
 
@@ -74,6 +75,7 @@ class QueueWorkers:
         self._busy: set[Key] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._refusals = Refusals()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -91,6 +93,7 @@ class QueueWorkers:
         while True:
             turn = await self._queue.get()
             key = turn.key
+            begin_look()
             self._busy.add(key)
             self._idle.clear()
             started = monotonic()
@@ -120,9 +123,8 @@ class QueueWorkers:
             pause = self._queue.retry(key)
             # A reconcile may raise a TimeoutError of its own. Only this tells it from our deadline.
             if deadline.expired():
-                log.warning(
-                    "no end after %g s, given up", self._deadline_seconds, extra=_facts(key, pause)
-                )
+                said = f"no end after {self._deadline_seconds:g} s, given up"
+                self._refusals.say(key, "look", said, **_seconds(pause))
                 return "deadline"
             log.exception("a fault of ours", extra=_facts(key, pause))
             if pause >= TOLD_FROM_SECONDS:
@@ -130,12 +132,15 @@ class QueueWorkers:
             return "error"
         # A reconcile that went well ends the row of failures.
         self._queue.forget(key)
+        self._refusals.over(key, "look")
         if requeue is not None:
             self._queue.add_after(key, requeue)
         return "ok"
 
     def _not_all_taken(self, key: Key, error: NotAllTakenError) -> str:
-        log.warning("not all was taken: %s", error, extra=_facts(key, error.again.seconds))
+        # Each refusal is said where it is met, by the writes.
+        log.debug("not all was taken: %s", error, extra=_facts(key, error.again.seconds))
+        self._refusals.over(key, "look")
         # The reconcile itself has worked. It knows when to go on, so no pause may grow.
         self._queue.forget(key)
         self._queue.add_after(key, error.again)
@@ -143,7 +148,7 @@ class QueueWorkers:
 
     def _unanswered(self, key: Key, error: ApiError) -> str:
         pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
-        log.warning("API server: %s", error, extra=_facts(key, pause) | {"reason": error.reason})
+        self._refusals.say(key, "look", str(error), reason=error.reason, **_seconds(pause))
         return "api_error"
 
     async def _tell_of(self, key: Key, fault: Exception) -> None:
@@ -157,7 +162,11 @@ class QueueWorkers:
 
 
 def _facts(key: Key, pause_seconds: float) -> dict[str, object]:
-    return {"key": "/".join(key), "seconds": round(pause_seconds, 2)}
+    return {"key": "/".join(key), **_seconds(pause_seconds)}
+
+
+def _seconds(pause: float) -> dict[str, object]:
+    return {"seconds": round(pause, 2)}
 
 
 LONGEST_SECONDS: Final = 0.25

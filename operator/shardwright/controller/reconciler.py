@@ -4,7 +4,6 @@ A clock that never jumps: the wall clock at the start, carried on by the monoton
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,13 @@ from shardwright.cluster.reports import Recorder, write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.cluster_cache import ClusterCache, Dependencies, user_written
 from shardwright.controller.full_objects import ChangedError
+from shardwright.controller.look_log import (
+    Refusals,
+    cause_of,
+    log_transitions,
+    log_write,
+    target_of,
+)
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.observations import Observation, Observations
 from shardwright.controller.plan_broker import PlanBroker
@@ -33,7 +39,7 @@ from shardwright.reconcile.next_step import Step, admits, next_step
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import internal_error
-from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, written_kind, written_name
+from shardwright.reconcile.writes import Write, broken_groups, written_kind
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
 
@@ -53,8 +59,6 @@ class SteadyClock:
         # (ADR 8).
         return self._started + timedelta(seconds=self._clock() - self._zero)
 
-
-log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,6 +108,7 @@ class Reconciler:
         self._clock = clock or SteadyClock()
         self._way = Preemption()
         self._rechecks = Rechecks()
+        self._refusals = Refusals()
 
     def note_of(self, key: Key) -> Observation:
         """Return the observation that the last reconcile of a model has left."""
@@ -127,6 +132,8 @@ class Reconciler:
         # Nothing has changed that matters to it: most reconciles that a resync asks for end here.
         if note.at_rest(mark, now):
             return self._again(note.again_at, Priority.RESYNC)
+        if await self._adopted(key, live):
+            return Requeue(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         try:
             with self._way.looking(priority):
                 snapshot = await self._parts.snapshots.read(key, live, note, now)
@@ -137,8 +144,17 @@ class Reconciler:
         # Before the status: the GPUs must be kept also where the API server does not take the
         # status.
         self._take_over(key, live["metadata"]["uid"], published)
-        again_at = await self._publish(key, live, published, done)
+        again_at = await self._publish(key, live, published)
         return self._next_look(key, mark, done, again_at, _priority(published))
+
+    async def _adopted(self, key: Key, live: KubernetesObject) -> bool:
+        """Take back what an earlier model of this name has left; return whether anything was.
+
+        Before all else: its pods hold the GPUs that a plan would look for.
+        """
+        writes = await self._parts.snapshots.adoptions(key, live)
+        # What is refused does not hold up the rest: it is a foreign object from then on.
+        return bool(writes and (await self._write(key, writes)).written)
 
     def _next_look(
         self, key: Key, mark: object, done: Outcome, again_at: datetime | None, priority: Priority
@@ -167,7 +183,7 @@ class Reconciler:
         # Only the class of the fault: its message may quote a Secret.
         raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
         published = undetermined(resource_of(live), internal_error(raised), self._clock.now())
-        await self._publish(key, live, published, Outcome())
+        await self._publish(key, live, published)
 
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
@@ -254,8 +270,16 @@ class Reconciler:
             self._take_turns(key, step.published, snapshot.cluster)
             self._take_gpus(key, step.published, snapshot.cluster)
             self._cache.promise(key, step.published.pods)
-        outcome = await self._writer.carry_out(step.writes)
+        return await self._write(key, step.writes)
+
+    async def _write(self, key: Key, writes: tuple[Write, ...]) -> Outcome:
+        outcome = await self._writer.carry_out(writes)
+        for write in outcome.written:
+            log_write(key, write)
+            self._refusals.over(key, target_of(write))
         for refusal in outcome.refused:
+            facts = {"reason": refusal.reason, "cause": cause_of(refusal.write)}
+            self._refusals.say(key, target_of(refusal.write), refusal.message, **facts)
             if refusal.reason == UNKNOWN_PATH:
                 self._parts.snapshots.note_unserved(written_kind(refusal.write))
         return outcome
@@ -307,7 +331,7 @@ class Reconciler:
             self._cache.promise(key, published.pods)
 
     async def _publish(
-        self, key: Key, live: KubernetesObject, published: Published, done: Outcome
+        self, key: Key, live: KubernetesObject, published: Published
     ) -> datetime | None:
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
@@ -317,7 +341,6 @@ class Reconciler:
         due = await self._write_status(key, live, published.status, now)
         for event in published.events:
             await self._parts.recorder.record(live, event)
-        _log(key, done)
         return min(filter(None, (again_at, due)), default=None)
 
     async def _write_status(
@@ -332,6 +355,7 @@ class Reconciler:
         if due > now:
             return due
         stored = await write_status(self._parts.client, live, status)
+        log_transitions(key, live.get("status") or {}, status)
         self._observations.wrote_status(key, gist, now)
         if (
             stored
@@ -377,6 +401,7 @@ class Reconciler:
         self._cache.forget(key)
         self._observations.forget(key)
         self._rechecks.forget(key)
+        self._refusals.forget(key)
         self._parts.planner.forget(key)
         self._recalling.forget(key)
         self._parts.metrics.drop(key)
@@ -420,24 +445,3 @@ def _priority(published: Published) -> Priority:
     if published.failing:
         return Priority.BROKEN
     return Priority.ROLL if published.moving else Priority.RESYNC
-
-
-def _log(key: Key, done: Outcome) -> None:
-    name = "/".join(key)
-    for write in done.written:
-        # A question changes nothing in the cluster.
-        if isinstance(write, DryRunPod):
-            continue
-        fields = write.fields if isinstance(write, Apply) else ()
-        target = f"{written_kind(write)}/{written_name(write)}"
-        log.info(
-            "%s %s", type(write).__name__.lower(), target, extra={"key": name, "fields": fields}
-        )
-    for refusal in done.refused:
-        target = f"{written_kind(refusal.write)}/{written_name(refusal.write)}"
-        log.warning(
-            "not taken: %s: %s",
-            target,
-            refusal.message,
-            extra={"key": name, "reason": refusal.reason},
-        )

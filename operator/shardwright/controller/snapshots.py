@@ -30,6 +30,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.nodes import BareNode
 from shardwright.hardware.provisioning import is_provisioned_later
+from shardwright.reconcile.adoption import adoptions
 from shardwright.reconcile.derived import nodes_of_interest
 from shardwright.reconcile.disruption import turns_left
 from shardwright.reconcile.members import Member, read_member
@@ -44,7 +45,7 @@ from shardwright.reconcile.record_trust import (
 )
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Snapshot
 from shardwright.reconcile.wording import not_permitted
-from shardwright.reconcile.writes import ObjectKey
+from shardwright.reconcile.writes import Adopt, ObjectKey
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
@@ -163,6 +164,19 @@ class Snapshots:
             kept_out=note.kept_out,
             fetching=fetching,
         )
+
+    async def adoptions(self, key: Key, live: KubernetesObject) -> tuple[Adopt, ...]:
+        """Return the writes that take back what an earlier model of this name has left.
+
+        Raises:
+            ApiError: the plan of record could not be read.
+        """
+        owner, store = owner_of(live), self._cache.store
+        orphans, where = store.orphans(base_key(key)), (owner.namespace, record_key(owner)[1])
+        facts = store.config_map(where)
+        if not facts or not (orphans or not facts.owner_uid):
+            return ()
+        return adoptions(owner, orphans, await self.config_maps.get(where), self.keys())
 
     async def shown(
         self, key: Key, live: KubernetesObject, note: Observation

@@ -38,6 +38,7 @@ from shardwright.reconcile.observed import (
     controller_uid,
     object_key,
 )
+from shardwright.reconcile.wording import name_conflict
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -146,7 +147,7 @@ def _beside(
         if is_leftover(live, content):
             leftovers.append(" ".join(object_key(live)))
         else:
-            conflicts.append(_conflict(live))
+            conflicts.append(name_conflict(" ".join(object_key(live)), live))
     return replace(alive, conflicts=tuple(conflicts), leftovers=tuple(leftovers))
 
 
@@ -439,19 +440,6 @@ def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
     # All but the uid: a ShardedModel recreated under its name meets the objects of its predecessor
     # for a while.
     return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
-
-
-def _conflict(live: KubernetesObject) -> Problem:
-    kind, name = object_key(live)
-    owner = "nobody" if controller_uid(live) is None else "something else"
-    return Problem(
-        code="NameConflict",
-        what=f"{kind} {name}",
-        limit="is needed for this model",
-        gap=f"but exists and is controlled by {owner}",
-        remedy=f"delete or rename that {kind}, or give the ShardedModel another name",
-        path="metadata.name",
-    )
 
 
 def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:

@@ -49,6 +49,7 @@ from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
 from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
 from shardwright.rendering.pod import start_deadline_seconds
 from shardwright.resolving.subject import Subject
@@ -138,7 +139,9 @@ def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
     # Caches are not full yet: with half of the nodes known, every decision could be wrong.
     if snapshot.cluster is None:
         return Step(published=publish(snapshot, derived, as_it_stands, Deployed(), now))
-    missing = _not_there(snapshot.cluster, derived, snapshot.subject)
+    missing = _not_there(snapshot.cluster, derived, snapshot.subject) or _not_to_be_had(
+        snapshot.resource.owner, derived, snapshot.subject
+    )
     planned = (
         missing
         # Where no group relies on it, an unreadable record is replaced by a new plan.
@@ -161,6 +164,18 @@ def _not_there(cluster: Cluster, derived: Derived, subject: Subject) -> Problem 
     # Before a plan keeps GPUs that no pod could come to hold; groups that run go on.
     starts = not derived.standing and not subject.intent.plan_only and subject.intent.replicas != 0
     return missing or (cluster.scheduler_problem if starts else None)
+
+
+def _not_to_be_had(owner: Owner, derived: Derived, subject: Subject) -> Problem | None:
+    """Return why no plan of record could be written, before one is looked for: pods of a model that
+    was here before hold the very GPUs, and the planner would say that they are not free.
+    """
+    place = record_place(owner)
+    live = derived.observed.objects.get(object_key(place))
+    writes = not subject.intent.plan_only and not subject.intent.paused
+    if not writes or derived.standing or live is None or is_leftover(live, place):
+        return None
+    return place_taken(place, live, leftover=False) if controller_uid(live) != owner.uid else None
 
 
 def _without_subject(
@@ -351,7 +366,7 @@ def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | 
         if stands:
             return None
         live = derived.observed.objects[object_key(content)]
-        return place_taken(content, leftover=is_leftover(live, content))
+        return place_taken(content, live, leftover=is_leftover(live, content))
     return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
 
 

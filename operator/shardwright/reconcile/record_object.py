@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
 from shardwright.errors import Problem
-from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.observed import controller, controller_uid
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
 from shardwright.rendering.deployment import Owner
@@ -94,8 +94,16 @@ LABELS = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "plan"}
 SIGNATURE_KEY: Final = "signature"
 """Key of the ConfigMap that holds the signature of the text."""
 
+PLACE_SIGNATURE_KEY: Final = "signatureOfPlace"
+"""Key of the ConfigMap that holds the signature of the text for this namespace and name."""
+
 KIND: Final = "PlanRecord"
 """What kind of text it is, to the signature."""
+
+PLACE_KIND: Final = "PlanRecordOfPlace"
+"""The same to the signature that holds for every ShardedModel of the name: it proves that the
+operator has served one here, never that the text is this one's (:mod:`reconcile.adoption`).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +139,23 @@ def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[s
     text = encode(record)
     # Not left out: an earlier signature is that of another text.
     signature = keys.sign(KIND, owner.uid, text) or ""
-    return with_content_hash(
-        {**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}}
+    of_place = keys.sign(PLACE_KIND, _place(owner.namespace, owner.name), text) or ""
+    data = {RECORD_KEY: text, SIGNATURE_KEY: signature, PLACE_SIGNATURE_KEY: of_place}
+    return with_content_hash({**record_place(owner), "data": data})
+
+
+def _place(namespace: str, model: str) -> str:
+    return f"{namespace}/{model}"
+
+
+def is_signed_for_place(content: KubernetesObject, model: str, keys: SigningKeys) -> bool:
+    """Return whether the operator has written this record for a model of this name in its
+    namespace, whatever uid that had.
+    """
+    data = content.get("data") or {}
+    signature, text = data.get(PLACE_SIGNATURE_KEY) or "", data.get(RECORD_KEY, "")
+    return bool(keys) and keys.verify(
+        signature, PLACE_KIND, _place(content["metadata"].get("namespace", ""), model), text
     )
 
 
@@ -148,6 +171,9 @@ def read_record(
     signed = (
         keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
     )
+    # Taken back from an earlier model of the name: by us, and as good as not signed for this one.
+    if signed is False and is_signed_for_place(content, controller(content).get("name", ""), keys):
+        signed = None
     return StoredRecord(text=text, signed=signed)
 
 

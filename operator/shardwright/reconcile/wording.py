@@ -13,6 +13,7 @@ from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.members import Awaited, Failure, GroupState, Wait
+from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.writes import (
     Apply,
@@ -26,6 +27,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
+from shardwright.rendering.labels import is_managed
 
 LINE_LENGTH: Final = 200
 """Characters that a sentence quotes of a container's last line; status.groups has all that is
@@ -401,17 +403,27 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
     )
 
 
-def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
+def place_taken(content: KubernetesObject, live: KubernetesObject, *, leftover: bool) -> Problem:
     """Return the problem of a taken name; a ``leftover`` will go by itself."""
     what = f"{content['kind']} {content['metadata']['name']}"
     if leftover:
         return Problem(code="Progressing", what=leftovers_sentence([what]))
+    return name_conflict(what, live)
+
+
+def name_conflict(what: str, live: KubernetesObject) -> Problem:
+    """Return the problem of a name that a foreign object has, with the ways out."""
+    orphan = is_managed(live) and not live["metadata"].get("ownerReferences")
+    ways = "delete or rename it, or give the ShardedModel another name"
+    restored = "give the operator the key that signed it back, and the plan of record beside it"
     return Problem(
         code="NameConflict",
         what=what,
         limit="is needed for this model",
-        gap="but is controlled by something else",
-        remedy="delete or rename it, or give the ShardedModel another name",
+        gap="but exists and is controlled by "
+        + ("nobody" if controller_uid(live) is None else "something else"),
+        # One with our label and no owner was most likely restored, or left by an earlier model.
+        remedy=f"{restored}; else {ways}" if orphan else ways,
         path="metadata.name",
     )
 

@@ -123,6 +123,17 @@ class Delete:
     needs: frozenset[ObjectKey] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Give exactly the object with this uid, which has no owner, this one; nothing else changes."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    owner: Mapping[str, Any]
+
+
 HIDDEN_NAME: Final = "(name withheld)"
 """Instead of the name of a Secret that could not be made: who knew it could make that Secret,
 and it would count as ours.
@@ -131,7 +142,7 @@ and it would count as ours.
 Aside = DryRunPod | KeepRevision | DropRevision
 """Writes that nothing that runs depends on: if they are not taken, the model is none the worse."""
 
-Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
+Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Adopt | Aside
 
 
 def written_name(write: Write) -> str:
@@ -140,7 +151,7 @@ def written_name(write: Write) -> str:
         return str(write.content["metadata"]["generateName"])
     return str(
         write.name
-        if isinstance(write, Patch | Delete | DropRevision)
+        if isinstance(write, Patch | Delete | Adopt | DropRevision)
         else write.content["metadata"]["name"]
     )
 
@@ -158,7 +169,7 @@ def written_kind(write: Write) -> str:
         return "StatefulSet"
     if isinstance(write, DropRevision):
         return "ControllerRevision"
-    return write.kind if isinstance(write, Delete) else kind_of(write.content)
+    return write.kind if isinstance(write, Delete | Adopt) else kind_of(write.content)
 
 
 def kind_of(content: KubernetesObject) -> str:

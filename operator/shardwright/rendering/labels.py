@@ -60,6 +60,18 @@ def is_managed(live: KubernetesObject) -> bool:
     return (live["metadata"].get("labels") or {}).get(name) == value
 
 
+def owner_reference(owner: Owner) -> dict[str, Any]:
+    """Return the reference by which a ShardedModel controls an object."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def owned_metadata(
     name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -69,14 +81,5 @@ def owned_metadata(
         "namespace": owner.namespace,
         "labels": dict(labels),
         "annotations": dict(annotations),
-        "ownerReferences": [
-            {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "name": owner.name,
-                "uid": owner.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [owner_reference(owner)],
     }

@@ -41,6 +41,12 @@ its limit.
 
 _LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
 
+_ENDS: Final = re.compile(
+    r"-(network|plan|(scripts|config)-[0-9a-f]{8}"
+    r"|(0|[1-9][0-9]{0,5})(-g[0-9]{1,6})?(-peers|-channel|-gpus-[0-9a-f]{8})?)"
+)
+"""What follows the model's part of the name of an object of ours that somebody may take back."""
+
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 """A number of a group: three digits at most."""
 
@@ -122,6 +128,15 @@ def group_number(base: str, name: str) -> int | None:
     """
     said = generation_of(name)[0].removeprefix(f"{base}-")
     return int(said) if _NUMBER.fullmatch(said) else None
+
+
+def follows_from(base: str, name: str) -> bool:
+    """Return whether an object of a model with this base could have this name.
+
+    >>> [follows_from("llama", f"llama{end}") for end in ("", "-plan", "-1-g2-peers", "-copy")]
+    [True, True, True, False]
+    """
+    return name == base or (name.startswith(base) and bool(_ENDS.fullmatch(name[len(base) :])))
 
 
 def number_of(group: str) -> int:

@@ -18,6 +18,7 @@ from shardwright.cli.doctor import lines_of
 from shardwright.cli.doctor_checks import CHECKS, Examined, examine
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
+from shardwright.cli.present_states import Answers, NodeState, PresentState, SeenLease
 from shardwright.cli.taking_stock import InstalledOperator, Rights, TakenStock, read_operator
 from shardwright.cli.trial import PROBE, Measured
 from shardwright.hardware.facts import NodeFacts
@@ -37,7 +38,8 @@ OPERATOR = InstalledOperator(
     account="shardwright",
     wanted=2,
     ready=2,
-    holder="a",
+    lease=SeenLease(holder="a"),
+    pods=frozenset({"a", "b"}),
     installation="shardwright-system/shardwright",
     settings=Settings(),
 )
@@ -78,6 +80,8 @@ def a_stock(**changed: Any) -> TakenStock:
         rights={ACCOUNT: Rights()},
         claims=CLAIMS,
         nodes={"": (read(a_listed_node("n1")),)},
+        node_states={"n1": NodeState()},
+        present=PresentState(answers=Answers(), pods=(), budgets=(), quotas=(), deaf=()),
         classes=(a_class("fast"), a_class("standard", default=True)),
         models=(a_diagnosed_model("m", ready="True"),),
         fetches=(),
@@ -143,6 +147,8 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
         rights=None,
         claims=None,
         nodes=None,
+        node_states=None,
+        present=PresentState(),
         classes=None,
         models=None,
         fetches=None,
@@ -152,7 +158,8 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
     results = {one.check.name: one.result for one in examine(stock)}
 
     of_the_operator = ("Operator", "Rights", "Installations")
-    unread = (*of_the_operator, "Nodes", "Storage", "Models", "ConfigFetches")
+    present = ("Answers", "Writes", "PlannedNodes", "Quotas", "Budgets")
+    unread = (*of_the_operator, *present, "Nodes", "Storage", "Models", "ConfigFetches")
     assert results == {
         "Kubernetes": Result.FINE,
         "ShardedModels": Result.FINE,
@@ -193,7 +200,7 @@ def test_a_missing_definition_comes_with_the_command_that_installs_it() -> None:
 def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_release_is_noted() -> (
     None
 ):
-    down = replace(OPERATOR, ready=0, holder="")
+    down = replace(OPERATOR, ready=0, lease=SeenLease())
     one_of_two, older = replace(OPERATOR, ready=1), replace(OPERATOR, version="0.9")
 
     results = [
@@ -220,7 +227,7 @@ def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_relea
 
 
 def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
-    operator = replace(OPERATOR, holder=None)
+    operator = replace(OPERATOR, lease=None)
 
     assert found(a_stock(operators=(operator,)), "Operator").result is Result.FINE
 
@@ -508,8 +515,7 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
     print_lines(lines_of(examined, 60), width=60)
 
     assert capsys.readouterr().out.splitlines() == [
-        "WRONG models and their groups",
-        "      models/stuck has not been ready for more than 60",
+        "WRONG models/stuck has not been ready for more than 60",
         "      minutes: Progressing: why",
         "        $ kubectl -n models describe smodel stuck",
         "-     network policies are enforced (not measured:",
@@ -542,7 +548,7 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
         "creationTimestamp": odd,
     }
     for part in parts:
-        read_operator({part: odd}, "", {"data": odd})
+        read_operator({part: odd}, SeenLease(), {"data": odd})
     for objects in ([{part: odd} for part in parts], [dict.fromkeys(parts, owned)]):
         examine(
             a_stock(
