@@ -38,6 +38,7 @@ from shardwright.cluster.resources import (
     JOBS,
     PODS,
     SECRETS,
+    SHARDED_MODELS,
     STATEFUL_SETS,
     Resource,
 )
@@ -55,6 +56,7 @@ from shardwright.reconcile.writes import (
     Delete,
     DropRevision,
     DryRunPod,
+    HandOver,
     KeepRevision,
     ObjectKey,
     Patch,
@@ -204,6 +206,8 @@ class Writer:
                 await _create_named(client, JOBS, write.content)
             case DropRevision():
                 await _drop_revision(client, write)
+            case HandOver():
+                await _hand_over(client, write)
             case Delete():
                 resource = BY_KIND[write.kind]
                 await client.delete(
@@ -377,6 +381,16 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
         await client.delete(
             CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"]
         )
+
+
+async def _hand_over(client: Client, write: HandOver) -> None:
+    # With the version: a number that somebody has set in between is theirs.
+    body = {
+        "metadata": {"resourceVersion": write.version},
+        "spec": {"replicas": write.replicas},
+    }
+    path = SHARDED_MODELS.path(write.namespace, write.name, "scale")
+    await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
 
 
 def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
