@@ -89,7 +89,7 @@ def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge
         item["spec"]["policyName"]: item["spec"]["validationActions"]
         for item in objects
         if item["kind"] == "ValidatingAdmissionPolicyBinding"
-    } == {**dict.fromkeys(POLICIES, ["Deny"]), WARNS: ["Warn"]}
+    } == {WARNS: ["Warn"]} | {name: ["Deny"] for name in POLICIES}
 
 
 def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(

@@ -15,9 +15,9 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
 from tests.support.builders_chart import (
     CHART,
+    EVERY_POLICY,
     GONE,
     NEW,
-    EVERY_POLICY,
     default_of,
     defaults,
     described_values,

@@ -28,10 +28,7 @@ def open_plan(rate: int) -> Plan:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from(RATES),
-    st.integers(1, 20),
-    st.integers(0, 20),
-    st.none() | st.integers(1, 20),
+    st.sampled_from(RATES), st.integers(1, 20), st.integers(0, 20), st.none() | st.integers(1, 20)
 )
 def test_the_load_says_how_a_model_is_cut_and_the_autoscaler_how_many_groups_there_are(
     rate: int, least: int, more: int, chosen: int | None

@@ -73,11 +73,7 @@ class ConditionType(Word):
     )
 
 
-SOMETIMES: Final = (
-    ConditionType.PARTLY_PLACED,
-    ConditionType.UNPROVEN,
-    ConditionType.NOT_SCALED,
-)
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN, ConditionType.NOT_SCALED)
 """Conditions that are there only while they are True."""
 
 
@@ -108,10 +104,7 @@ class Reason(Word):
         "the administrator has not said whom KEDA asks for the load",
     )
     KEDA_UNAVAILABLE = ("KedaUnavailable", "the operator sees no ScaledObjects in this cluster")
-    LOAD_NOT_PLANNED = (
-        "LoadNotPlanned",
-        "the plan does not say how many requests a group holds",
-    )
+    LOAD_NOT_PLANNED = ("LoadNotPlanned", "the plan does not say how many requests a group holds")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = (

@@ -171,9 +171,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
         keeps_templates=said[ROLLOUT].get("onUpgrade") != "Roll",
         config_fetch=read_config_fetch(said[CONFIG_FETCH]),
         proven_images_first=said[PROVEN_FIRST],
-        prometheus_url=read_part(
-            _OfPrometheus, {PROMETHEUS: said[PROMETHEUS]}
-        ).prometheus.url,
+        prometheus_url=read_part(_OfPrometheus, {PROMETHEUS: said[PROMETHEUS]}).prometheus.url,
     )
 
 

@@ -200,10 +200,9 @@ class Writer:
                 await client.create(
                     PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
                 )
-            case KeepRevision():
-                await _create_named(client, CONTROLLER_REVISIONS, write.content)
-            case StartJob():
-                await _create_named(client, JOBS, write.content)
+            case KeepRevision() | StartJob():
+                resource = JOBS if isinstance(write, StartJob) else CONTROLLER_REVISIONS
+                await _create_named(client, resource, write.content)
             case DropRevision():
                 await _drop_revision(client, write)
             case HandOver():
@@ -385,10 +384,7 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
 
 async def _hand_over(client: Client, write: HandOver) -> None:
     # With the version: a number that somebody has set in between is theirs.
-    body = {
-        "metadata": {"resourceVersion": write.version},
-        "spec": {"replicas": write.replicas},
-    }
+    body = {"metadata": {"resourceVersion": write.version}, "spec": {"replicas": write.replicas}}
     path = SHARDED_MODELS.path(write.namespace, write.name, "scale")
     await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
 

@@ -34,9 +34,9 @@ class EngineDefinition:
     that users may set. ``peer_port`` is name and number of the port for ranks on other nodes,
     ``address_variable`` holds the pod's address, ``api_key_variable`` the key that clients must
     send. ``in_flight`` are the gauges for Prometheus that add up to an engine's requests in flight
-    (empty: it has none). ``over_ssh``: the leader starts its followers' ranks over ssh, with a key of the
-    resource's own. ``engine_per_replica``: each attention replica is an engine with processes of
-    its own, not ranks of the one that there is.
+    (empty: it has none). ``over_ssh``: the leader starts its followers' ranks over ssh, with a key
+    of the resource's own. ``engine_per_replica``: each attention replica is an engine with
+    processes of its own, not ranks of the one that there is.
     """
 
     name: str

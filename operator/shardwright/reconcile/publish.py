@@ -358,11 +358,7 @@ def _found(
 
 
 def _with_plan(
-    found: Findings,
-    planned: CurrentPlan,
-    subject: Subject,
-    cluster: Cluster,
-    observed: Observed,
+    found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster, observed: Observed
 ) -> Findings:
     intent, record = subject.intent, planned.record
     # A budget to fill takes no number from anybody.

@@ -16,15 +16,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
-from shardwright.rendering import (
-    autoscaler,
-    group_token,
-    names,
-    pod_resources,
-    ray,
-    ssh,
-    volumes,
-)
+from shardwright.rendering import autoscaler, group_token, names, pod_resources, ray, ssh, volumes
 from shardwright.rendering.bundle import (
     ASKED_HASH,
     OWN_HASH,

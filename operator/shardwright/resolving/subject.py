@@ -53,14 +53,7 @@ from shardwright.resolving.model import Question, drafter_for, held_model, store
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
-ONLY_PLANNED_WITH: Final = (
-    "workload",
-    "replicas",
-    "scaling",
-    "objective",
-    "budget",
-    "parallelism",
-)
+ONLY_PLANNED_WITH: Final = ("workload", "replicas", "scaling", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,

@@ -51,11 +51,7 @@ def not_scaled(operator: Operator) -> str | None:
 
 @pytest.mark.parametrize(
     ("bounds", "number"),
-    [
-        ({"maxReplicas": 6}, 4),
-        ({"maxReplicas": 3}, 3),
-        ({"minReplicas": 5, "maxReplicas": 6}, 5),
-    ],
+    [({"maxReplicas": 6}, 4), ({"maxReplicas": 3}, 3), ({"minReplicas": 5, "maxReplicas": 6}, 5)],
 )
 def test_the_planned_number_is_handed_over_once_and_within_the_bounds(
     bounds: dict[str, int], number: int
