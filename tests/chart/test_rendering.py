@@ -16,7 +16,7 @@ from shardwright.controller.operator_options import Options, parse_options
 from shardwright.controller.servers import Health
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import CHART, POLICIES, ROOT, named, render
+from tests.support.builders_chart import CHART, EVERY_POLICY, ROOT, named, render
 
 OLDEST, NEWEST = "1.34.0", kubernetes_validate.latest_version()
 
@@ -86,8 +86,8 @@ def test_the_default_chart_installs_exactly_these_objects(objects: list[Manifest
         ("Service", "shardwright-metrics"),
         ("ServiceAccount", "shardwright"),
         ("ServiceAccount", "shardwright-signing"),
-        *(("ValidatingAdmissionPolicy", name) for name in POLICIES),
-        *(("ValidatingAdmissionPolicyBinding", name) for name in POLICIES),
+        *(("ValidatingAdmissionPolicy", name) for name in EVERY_POLICY),
+        *(("ValidatingAdmissionPolicyBinding", name) for name in EVERY_POLICY),
     ]
 
 

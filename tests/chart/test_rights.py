@@ -4,9 +4,10 @@ audit log of the suite.
 
 import pytest
 
+from shardwright.api.settings import read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import POLICIES, SYSTEM, named, render
+from tests.support.builders_chart import POLICIES, SYSTEM, WARNS, named, render
 
 READS = {"get", "list", "watch"}
 OWNED = {"get", "list", "watch", "create", "patch", "delete"}
@@ -49,7 +50,11 @@ def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -
     """But for what is about ShardedModels themselves, and for the one Lease, whose name the right
     says.
     """
-    objects = render(control_plane, "--set=schedulers={Native,Coscheduling}")
+    objects = render(
+        control_plane,
+        "--set=schedulers={Native,Coscheduling}",
+        "--set=prometheus.url=http://prometheus",
+    )
     roles = [named(objects, "ClusterRole", "shardwright"), named(objects, "Role")]
     granted = {
         (name, verb)
@@ -69,7 +74,11 @@ def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -
 def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge(
     objects: list[Manifest],
 ) -> None:
-    policies = [item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"]
+    policies = [
+        item["spec"]
+        for item in objects
+        if item["kind"] == "ValidatingAdmissionPolicy" and item["metadata"]["name"] != WARNS
+    ]
     of_the_operator = f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
 
     assert {policy["failurePolicy"] for policy in policies} == {"Fail"}
@@ -77,10 +86,10 @@ def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge
         [{"name": "of-the-operator", "expression": of_the_operator}] for _ in policies
     ]
     assert {
-        item["spec"]["policyName"]
+        item["spec"]["policyName"]: item["spec"]["validationActions"]
         for item in objects
         if item["kind"] == "ValidatingAdmissionPolicyBinding"
-    } == set(POLICIES)
+    } == {WARNS: ["Warn"]} | {name: ["Deny"] for name in POLICIES}
 
 
 def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(
@@ -103,6 +112,25 @@ def test_without_dra_it_has_no_right_on_its_kinds(control_plane: ControlPlane) -
     assert _rights(without) == {
         name: verbs for name, verbs in plain.items() if not name.startswith("resource.k8s.io/")
     }
+
+
+def test_where_prometheus_is_named_it_writes_scaled_objects_and_a_number_and_no_more(
+    control_plane: ControlPlane,
+) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    url = "http://prometheus.monitoring:9090"
+    objects = render(control_plane, f"--set=prometheus.url={url}")
+
+    assert _rights(named(objects, "ClusterRole", "shardwright")) == plain | {
+        "keda.sh/scaledobjects": OWNED,
+        "shardwright.io/shardedmodels/scale": {"patch"},
+    }
+    (settings,) = (item for item in objects if item["metadata"]["name"] == "shardwright-settings")
+    assert read_settings(settings["data"]["settings.json"]).prometheus_url == url
+    (*_, asked) = named(objects, "ValidatingAdmissionPolicy", "-scaledobjects")["spec"][
+        "validations"
+    ]
+    assert f"t.metadata.serverAddress == '{url}'" in asked["expression"]
 
 
 def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(

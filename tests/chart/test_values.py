@@ -15,9 +15,9 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
 from tests.support.builders_chart import (
     CHART,
+    EVERY_POLICY,
     GONE,
     NEW,
-    POLICIES,
     default_of,
     defaults,
     described_values,
@@ -400,7 +400,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{kind}/{name}": GONE
             for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-            for name in POLICIES
+            for name in EVERY_POLICY
         },
     ),
     "resources.requests": ({"cpu": 1}, {f"{CONTAINER}.resources.requests.cpu": 1}),
@@ -537,6 +537,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"team": {"gpus": -1}},
         "'/policy/namespaceLimits/team/gpus': minimum: got -1, want 0",
     ),
+    "prometheus.url": ("prometheus:9090", "'/prometheus/url': 'prometheus:9090' does not match"),
     "provenImagesFirst": ("AMD", "'/provenImagesFirst': got string, want boolean"),
     "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "policy.admittedRuntimeClasses": (

@@ -18,7 +18,15 @@ INSTALLATION = f"--installation={SYSTEM}/shardwright"
 
 
 @pytest.fixture(scope="session")
-def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+def chart_options() -> tuple[str, ...]:
+    """What the chart is installed with beside its defaults."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def chart(
+    control_plane: ControlPlane, request: pytest.FixtureRequest, chart_options: tuple[str, ...]
+) -> Iterator[ControlPlane]:
     """The control plane with the chart installed: CRD, service account, rights; nobody starts its
     pods.
 
@@ -27,7 +35,7 @@ def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterat
     try:
         control_plane.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright")
     except ApiError:
-        install_chart(control_plane)
+        install_chart(control_plane, *chart_options)
     yield control_plane
     keep(
         {item.path.name for item in request.session.items},

@@ -48,13 +48,17 @@ def program(name: str) -> Path:
 class Prometheus(Companion):
     """A Prometheus that scrapes and evaluates every second; a context manager that ends it.
 
-    `jobs` are scrape configurations, `rules` is a file of rules, `url` where it answers.
+    `jobs` are scrape configurations, `rules` is a file of rules, `url` where it answers (`port`:
+    any that is free).
     """
 
-    def __init__(self, *jobs: dict[str, Any], rules: Path | None = None) -> None:
+    def __init__(
+        self, *jobs: dict[str, Any], rules: Path | None = None, port: int | None = None
+    ) -> None:
         super().__init__("prometheus")
         self._folder = self._processes.folder
-        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        port = port or free_port()
+        self.url = f"http://127.0.0.1:{port}"
         every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config = {
             "global": every,

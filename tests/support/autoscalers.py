@@ -26,16 +26,17 @@ def shown(kind: str, name: str = "llama") -> Manifest:
 
 
 class Queue:
-    """The queue of an engine that does not run: how many requests wait in it, for Prometheus."""
+    """The requests of an engine that does not run: how many are at work, and how many wait."""
 
+    running = 0
     waiting = 0
     port = 0
 
     def text(self) -> str:
-        """Return the metric as vLLM exposes it."""
-        return (
-            "# TYPE vllm:num_requests_waiting gauge\n"
-            f'vllm:num_requests_waiting{{engine="0"}} {self.waiting}\n'
+        """Return the metrics as vLLM exposes them."""
+        return "".join(
+            f'# TYPE vllm:num_requests_{what} gauge\nvllm:num_requests_{what}{{engine="0"}} {many}\n'
+            for what, many in (("running", self.running), ("waiting", self.waiting))
         )
 
     def job(self, namespace: str, name: str) -> dict[str, Any]:

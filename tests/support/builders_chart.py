@@ -23,11 +23,16 @@ SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
 NEW: Final = "(new)"
 _BOUND = (
-    "budgets children configmaps events jobs leases networkpolicies pods revisions secrets "
-    "services statefulsets"
+    "budgets children configmaps events jobs leases networkpolicies pods revisions scaledobjects "
+    "scales secrets services statefulsets"
 )
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
-"""Names of the admission policies and of their bindings."""
+"""Names of the admission policies that bind the operator, and of their bindings."""
+
+WARNS: Final = "shardwright-autoscaled"
+"""The one for whoever writes a ShardedModel: it refuses nothing."""
+
+EVERY_POLICY: Final = (WARNS, *POLICIES)
 
 
 def render(

@@ -95,6 +95,7 @@ _COMPLETE: Manifest = {
         "statistic": "P95",
     },
     "replicas": 2,
+    "scaling": {"minReplicas": 1, "maxReplicas": 4, "idleSeconds": 600},
     "budget": {"gpus": 16, "nodes": 2, "fill": False},
     "parallelism": {
         "tensor": 4,

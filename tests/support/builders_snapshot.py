@@ -30,7 +30,7 @@ from shardwright.reconcile.record_object import SigningKeys, read_record, record
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
 from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
-from shardwright.reconcile.writes import ObjectKey, Write
+from shardwright.reconcile.writes import HandOver, ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
@@ -88,6 +88,7 @@ class Operator:
     allowance: Allowance = field(default_factory=Allowance)
     contested: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     scheduler_problem: Problem | None = None
+    absent_kinds: frozenset[str] = frozenset()
     generation: int = 1
     kept: Kept | None = None
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
@@ -151,6 +152,7 @@ class Operator:
         observed = Observed(
             objects=objects,
             members=members,
+            absent_kinds=self.absent_kinds,
             strangers=tuple(
                 sorted(
                     item["name"]
@@ -251,6 +253,9 @@ class Operator:
     def _write(self, step: Step) -> Outcome:
         self.last = self.cluster.carry_out(step.writes)
         self.written += self.last.written
+        for write in self.last.written:
+            if isinstance(write, HandOver):
+                self.edit(replicas=write.replicas)
         return self.last
 
     def _written(self, snapshot: Snapshot, step: Step) -> Published | None:

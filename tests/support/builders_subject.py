@@ -34,7 +34,8 @@ ADMITTING: Final = Settings(
         admitted_service_accounts={"*": ["*"]},
         admitted_secret_volumes={"*": ["*"]},
         admitted_pod_keys=["*"],
-    )
+    ),
+    prometheus_url="http://prometheus.monitoring:9090",
 )
 """An administrator who leaves users whatever the spec has a field for."""
 

@@ -315,6 +315,26 @@ RULE_CASES = (
         {"replicas": 2, "budget": {"gpus": 2}},
     ),
     RuleCase(
+        "ScalingFills",
+        {"scaling": {"maxReplicas": 2}, "budget": {"fill": True, "gpus": 8}},
+        {"scaling": {"maxReplicas": 2}, "budget": {"fill": False, "gpus": 8}},
+    ),
+    RuleCase(
+        "ScalingExceedsBudget",
+        {"scaling": {"maxReplicas": 3}, "parallelism": {"tensor": 4}, "budget": {"gpus": 11}},
+        {"scaling": {"maxReplicas": 3}, "parallelism": {"tensor": 4}, "budget": {"gpus": 12}},
+    ),
+    RuleCase(
+        "ScalingBounds",
+        {"scaling": {"minReplicas": 3, "maxReplicas": 2}},
+        {"scaling": {"minReplicas": 2, "maxReplicas": 2}},
+    ),
+    RuleCase(
+        "ScalingToZero",
+        {"scaling": {"minReplicas": 0, "maxReplicas": 2}},
+        {"scaling": {"minReplicas": 1, "maxReplicas": 2}},
+    ),
+    RuleCase(
         "BadLabelKey",
         {"placement": {"nodeSelector": {"-bad": "x"}}},
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},

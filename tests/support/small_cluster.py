@@ -22,6 +22,7 @@ from shardwright.reconcile.writes import (
     Delete,
     DropRevision,
     DryRunPod,
+    HandOver,
     KeepRevision,
     ObjectKey,
     Write,
@@ -183,6 +184,8 @@ class SmallCluster(World):
                 self.revisions.setdefault(written_name(write), write.content)
             case DropRevision():
                 self.revisions.pop(write.name, None)
+            case HandOver():
+                pass  # the resource is not of this cluster
             case Delete(kind="Pod") if write.name in self.pods:
                 self.end(self.pods[write.name], write.grace_seconds or 0)
             case Delete(kind="Pod"):

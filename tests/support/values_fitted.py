@@ -4,7 +4,7 @@ with what Helm says of it.
 
 from typing import Any, Final
 
-from tests.support.builders_chart import GONE, NEW, POLICIES, SYSTEM
+from tests.support.builders_chart import EVERY_POLICY, GONE, NEW, POLICIES, SYSTEM
 
 POD: Final = "Deployment/shardwright spec.template.spec"
 CONTAINER: Final = f"{POD}.containers.0"
@@ -72,7 +72,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
             **{
                 f"{kind}/{name} metadata.labels.cost-centre": "7"
                 for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-                for name in POLICIES
+                for name in EVERY_POLICY
             },
         },
     ),
@@ -184,6 +184,7 @@ TESTED_APART: Final = {
     "watchNamespaces",
     "clusterPods",
     "dra.enabled",
+    "prometheus.url",
 }
 """What changes everything, what needs another value beside it, and what `test_several.py` is
 about.

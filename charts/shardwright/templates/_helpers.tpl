@@ -247,6 +247,15 @@ matchConditions:
 - apiGroups: [resource.nvidia.com]
   resources: [computedomains]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.prometheus.url }}
+# By which KEDA chooses the number of groups; that number is handed over to it once.
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [shardwright.io]
+  resources: [shardedmodels/scale]
+  verbs: [patch]
+{{- end }}
 {{- if .Values.dra.enabled }}
 # What pods claim GPUs by that a DRA driver serves, where no extended resource stands for them.
 - apiGroups: [resource.k8s.io]

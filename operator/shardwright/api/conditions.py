@@ -67,9 +67,13 @@ class ConditionType(Word):
         "the model is planned by stated bytes, without its layers; absent otherwise",
     )
     REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
+    NOT_SCALED = (
+        "NotScaled",
+        "no autoscaler is told of the model, although spec.scaling asks for one; absent otherwise",
+    )
 
 
-SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN)
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN, ConditionType.NOT_SCALED)
 """Conditions that are there only while they are True."""
 
 
@@ -95,6 +99,12 @@ class Reason(Word):
         "ReplicasLeftOut",
         "spec.replicas is left out, and an autoscaler finds no number to change",
     )
+    PROMETHEUS_NOT_NAMED = (
+        "PrometheusNotNamed",
+        "the administrator has not said whom KEDA asks for the load",
+    )
+    KEDA_UNAVAILABLE = ("KedaUnavailable", "the operator sees no ScaledObjects in this cluster")
+    LOAD_NOT_PLANNED = ("LoadNotPlanned", "the plan does not say how many requests a group holds")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = (

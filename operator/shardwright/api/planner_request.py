@@ -54,7 +54,8 @@ _STORAGES: Final = {
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
     """Return the request to the planner, for a model and its drafter.
 
-    ``replicas: 0`` leaves their number to the plan: it is shown, and nothing is deployed.
+    ``replicas: 0`` leaves their number to the plan: it is shown, and nothing is deployed. So does
+    ``scaling``: the layout is for the load, and an autoscaler chooses how many groups there are.
 
     Raises:
         InputError: requests are longer than the context of the model, or of its draft model.
@@ -202,8 +203,9 @@ def _space(spec: Spec, *, stated: bool) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        # Their number follows from a speed, which is not known of a stated model.
-        replicas=spec.replicas or (1 if stated else None),
+        # Their number follows from a speed, which is not known of a stated model. A layout is
+        # planned for the load, however few groups an autoscaler has chosen at the moment.
+        replicas=(None if spec.scaling else spec.replicas) or (1 if stated else None),
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,

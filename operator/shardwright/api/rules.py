@@ -11,6 +11,7 @@ from shardwright.api import spec
 from shardwright.api import weights_source as source
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, Rule, unsaid
 from shardwright.api.pod_spec import POD_RULES, keys_are_label_keys
+from shardwright.api.scaling import bounds_are_in_order, keeps_a_group
 from shardwright.api.spec import (
     Adapter,
     Budget,
@@ -94,11 +95,23 @@ def _fill_chooses_the_replicas(spec: Spec) -> bool:
 
 
 def _within_gpu_budget(spec: Spec) -> bool:
+    return _fits_gpu_budget(spec, 1 if spec.replicas is None else spec.replicas)
+
+
+def _most_within_gpu_budget(spec: Spec) -> bool:
+    return spec.scaling is None or _fits_gpu_budget(spec, spec.scaling.max_replicas)
+
+
+def _fits_gpu_budget(spec: Spec, replicas: int) -> bool:
     if spec.budget is None or spec.budget.gpus is None:
         return True
     pins = spec.parallelism or unsaid(Parallelism)
     gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
-    return gpus * (1 if spec.replicas is None else spec.replicas) <= spec.budget.gpus
+    return gpus * replicas <= spec.budget.gpus
+
+
+def _is_filled_or_scaled(spec: Spec) -> bool:
+    return spec.scaling is None or spec.budget is None or not spec.budget.fill
 
 
 def _is_short_enough(part: Weights | Adapter | DraftHead) -> bool:
@@ -410,6 +423,47 @@ RULES: Final = (
         message="budget.gpus must be at least parallelism.tensor x pipeline x "
         "dataParallelAttention x replicas; raise budget.gpus or lower one of them",
         holds=_within_gpu_budget,
+    ),
+    Rule(
+        code="ScalingFills",
+        path="spec",
+        field=".scaling",
+        cel="!has(self.scaling) || !has(self.budget) || !has(self.budget.fill) || "
+        "!self.budget.fill",
+        message="scaling must not be set with budget.fill: both choose the number of groups; "
+        "remove one of the two",
+        holds=_is_filled_or_scaled,
+    ),
+    Rule(
+        code="ScalingExceedsBudget",
+        path="spec",
+        field=".scaling.maxReplicas",
+        cel="!has(self.scaling) || !has(self.budget) || !has(self.budget.gpus) || "
+        "(has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
+        "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1)"
+        " * (has(self.parallelism) && has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.dataParallelAttention : 1) * self.scaling.maxReplicas <= "
+        "self.budget.gpus",
+        message="budget.gpus must be at least parallelism.tensor x pipeline x "
+        "dataParallelAttention x scaling.maxReplicas; raise budget.gpus or lower one of them",
+        holds=_most_within_gpu_budget,
+    ),
+    Rule(
+        code="ScalingBounds",
+        path="spec.scaling",
+        field=".minReplicas",
+        cel="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+        message="minReplicas must be at most maxReplicas; lower it, or raise maxReplicas",
+        holds=bounds_are_in_order,
+    ),
+    Rule(
+        code="ScalingToZero",
+        path="spec.scaling",
+        field=".minReplicas",
+        cel="!has(self.minReplicas) || self.minReplicas > 0",
+        message="minReplicas must be at least 1: without a group nothing takes the request that "
+        "would start one; set it to 1, or leave it out",
+        holds=keeps_a_group,
     ),
     Rule(
         code="BadLabelKey",

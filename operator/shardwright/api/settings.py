@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from shardwright.api import node_settings
@@ -54,6 +54,21 @@ def read_config_fetch(described: object) -> ConfigFetch:
 DEFAULTS: Final = "engineDefaults"
 ROLLOUT: Final = "rollout"
 PROVEN_FIRST: Final = "provenImagesFirst"
+PROMETHEUS: Final = "prometheus"
+
+
+class Prometheus(Part):
+    """Where KEDA asks for the load of models."""
+
+    url: Annotated[
+        str, StringConstraints(max_length=512, pattern=r"^(https?://[A-Za-z0-9._:/-]+)?$")
+    ] = Field(default="", description="Its address; empty: no model is scaled.")
+
+
+class _OfPrometheus(Part):
+    prometheus: Prometheus
+
+
 KNOWN: Final = (
     DEFAULTS,
     POLICY,
@@ -64,6 +79,7 @@ KNOWN: Final = (
     ROLLOUT,
     CONFIG_FETCH,
     PROVEN_FIRST,
+    PROMETHEUS,
 )
 
 _NOTHING: Final[Mapping[str, Any]] = {
@@ -75,6 +91,7 @@ _NOTHING: Final[Mapping[str, Any]] = {
     NETWORK_POLICY: {},
     CONFIG_FETCH: {},
     PROVEN_FIRST: False,
+    PROMETHEUS: {},
 }
 """What a setting is that is not there, or that is ``null``."""
 
@@ -98,7 +115,8 @@ class Settings:
     ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release
     has made them, unless their spec says otherwise. ``config_fetch``: whether configs that nobody
     has given are read from the hub. ``proven_images_first``: GPUs whose image this project has run
-    are taken before others.
+    are taken before others. ``prometheus_url`` is whom KEDA asks for the load of models (empty:
+    nobody).
     """
 
     engine: Engine | None = None
@@ -110,6 +128,7 @@ class Settings:
     keeps_templates: bool = True
     config_fetch: ConfigFetch = field(default_factory=partial(unsaid, ConfigFetch))
     proven_images_first: bool = False
+    prometheus_url: str = ""
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
@@ -152,6 +171,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
         keeps_templates=said[ROLLOUT].get("onUpgrade") != "Roll",
         config_fetch=read_config_fetch(said[CONFIG_FETCH]),
         proven_images_first=said[PROVEN_FIRST],
+        prometheus_url=read_part(_OfPrometheus, {PROMETHEUS: said[PROMETHEUS]}).prometheus.url,
     )
 
 

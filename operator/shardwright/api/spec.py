@@ -34,6 +34,7 @@ from shardwright.api.parts import (
     unsaid,
 )
 from shardwright.api.pod_spec import Pod
+from shardwright.api.scaling import Scaling
 from shardwright.api.weights_source import (
     BUCKETS,
     CLAIM,
@@ -739,6 +740,11 @@ class Spec(Part):
         description="Copies of the model (groups). Left out: the plan says how many, as the load "
         "needs. A number, set by a person or an autoscaler, is kept to. 0: nothing runs "
         "and no GPU is held; status shows the plan.",
+    )
+    scaling: Scaling | None = Field(
+        default=None,
+        description="KEDA chooses the number of groups, by requests in flight over what the plan "
+        "says that a group holds. replicas is then the autoscaler's. For vLLM.",
     )
     budget: Budget | None = Field(
         default=None,

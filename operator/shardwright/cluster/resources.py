@@ -78,6 +78,9 @@ NETWORK_POLICIES: Final = Resource(
 COMPUTE_DOMAINS: Final = Resource(
     prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain"
 )
+SCALED_OBJECTS: Final = Resource(
+    prefix="/apis/keda.sh/v1alpha1", plural="scaledobjects", kind="ScaledObject"
+)
 RESOURCE_SLICES: Final = Resource(
     prefix="/apis/resource.k8s.io/v1", plural="resourceslices", kind="ResourceSlice"
 )
@@ -123,5 +126,5 @@ DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES)
 """The kinds of object that a ShardedModel owns."""
 
-OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS, CLAIM_TEMPLATES)
+OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS, CLAIM_TEMPLATES, SCALED_OBJECTS)
 """Those of them that not every cluster has."""

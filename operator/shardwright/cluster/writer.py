@@ -33,7 +33,15 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.kinds import BY_KIND
-from shardwright.cluster.resources import CONTROLLER_REVISIONS, JOBS, PODS, SECRETS, Resource
+from shardwright.cluster.resources import (
+    CONTROLLER_REVISIONS,
+    JOBS,
+    PODS,
+    SECRETS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields, template_hash
 from shardwright.reconcile.fetched import ALREADY_EXISTS
@@ -49,6 +57,7 @@ from shardwright.reconcile.writes import (
     Delete,
     DropRevision,
     DryRunPod,
+    HandOver,
     KeepRevision,
     ObjectKey,
     Patch,
@@ -192,12 +201,13 @@ class Writer:
                 await client.create(
                     PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
                 )
-            case KeepRevision():
-                await _create_named(client, CONTROLLER_REVISIONS, write.content)
-            case StartJob():
-                await _create_named(client, JOBS, write.content)
+            case KeepRevision() | StartJob():
+                resource = JOBS if isinstance(write, StartJob) else CONTROLLER_REVISIONS
+                await _create_named(client, resource, write.content)
             case DropRevision():
                 await _drop_revision(client, write)
+            case HandOver():
+                await _hand_over(client, write)
             case Delete():
                 resource = BY_KIND[write.kind]
                 await client.delete(
@@ -379,6 +389,13 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
         await client.delete(
             CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"]
         )
+
+
+async def _hand_over(client: Client, write: HandOver) -> None:
+    # With the version: a number that somebody has set in between is theirs.
+    body = {"metadata": {"resourceVersion": write.version}, "spec": {"replicas": write.replicas}}
+    path = SHARDED_MODELS.path(write.namespace, write.name, "scale")
+    await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
 
 
 def with_new_key(secret: KubernetesObject) -> dict[str, Any]:

@@ -599,6 +599,7 @@ def resource_of(live: KubernetesObject) -> ModelResource:
         status=live.get("status") or {},
         paused=(live.get("spec") or {}).get("paused") is True,
         config=where[1] if where else "",
+        version=live["metadata"].get("resourceVersion", ""),
     )
 
 

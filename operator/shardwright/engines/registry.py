@@ -33,9 +33,10 @@ class EngineDefinition:
     scripts, ``environment`` has the settings that only variables carry, ``variables`` the names
     that users may set. ``peer_port`` is name and number of the port for ranks on other nodes,
     ``address_variable`` holds the pod's address, ``api_key_variable`` the key that clients must
-    send. ``over_ssh``: the leader starts its followers' ranks over ssh, with a key of the
-    resource's own. ``engine_per_replica``: each attention replica is an engine with processes of
-    its own, not ranks of the one that there is.
+    send. ``in_flight`` are the gauges for Prometheus that add up to an engine's requests in flight
+    (empty: it has none). ``over_ssh``: the leader starts its followers' ranks over ssh, with a key
+    of the resource's own. ``engine_per_replica``: each attention replica is an engine with
+    processes of its own, not ranks of the one that there is.
     """
 
     name: str
@@ -53,6 +54,7 @@ class EngineDefinition:
     family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
     over_ssh: bool
     engine_per_replica: bool
+    in_flight: tuple[str, ...] = ()
 
 
 VLLM: Final = EngineDefinition(
@@ -71,6 +73,7 @@ VLLM: Final = EngineDefinition(
     family_arguments=vllm.arguments.family_arguments,
     over_ssh=False,
     engine_per_replica=True,
+    in_flight=("vllm:num_requests_running", "vllm:num_requests_waiting"),
 )
 TENSORRT_LLM: Final = EngineDefinition(
     name="TensorRTLLM",

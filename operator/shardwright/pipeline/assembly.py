@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline.extra_groups import told_why, what_fits
+from shardwright.pipeline.extra_groups import in_chosen_number, what_fits
 from shardwright.planning.comparison import Comparison, compare, without_pins
 from shardwright.planning.gain import pool_of
 from shardwright.planning.planner import choose, consider, make_plan
@@ -239,7 +239,7 @@ def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Repo
         return what_fits(subject, inventory, report)
     if subject.intent.replicas == 0:
         return without_groups(report)
-    return told_why(subject, inventory, report) if report.outcome.missing else report
+    return in_chosen_number(subject, inventory, report)
 
 
 def without_groups(report: Report) -> Report:

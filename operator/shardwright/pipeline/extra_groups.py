@@ -124,6 +124,21 @@ def _part(request: Request, count: int, of: int) -> Request:
     return replace(request, workload=part, space=replace(request.space, replicas=count))
 
 
+def in_chosen_number(subject: Subject, inventory: Inventory, report: Report) -> Report:
+    """Return the report with as many groups as an autoscaler has chosen, where one is asked for,
+    and with why some have no place. The layout is planned for the load.
+    """
+    plan, intent = report.outcome, subject.intent
+    if isinstance(plan, NoPlan):
+        return report
+    count = plan.wanted if intent.bounds is None else intent.chosen(plan.wanted)
+    if count != plan.wanted:
+        groups = plan.groups[:count]
+        plan = replace(plan, groups=groups, numbers=(), missing=count - len(groups))
+        report = predicted(subject, plan, pools_of(inventory, plan), plan.reasons[0])
+    return told_why(subject, inventory, report) if plan.missing else report
+
+
 def told_why(subject: Subject, inventory: Inventory, report: Report) -> Report:
     """Return the report of a plan that lacks groups with why they have no place, or that alone if
     fewer than ``least`` have one.

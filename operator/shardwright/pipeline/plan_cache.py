@@ -109,7 +109,7 @@ def _short_of_disk(inventory: Inventory, pod_bytes: int) -> tuple[Any, ...]:
 def _question(subject: Subject) -> tuple[Any, ...]:
     intent = subject.intent
     asked = subject.terms.lacking, subject.traits.support.takes_first
-    wanted = intent.replicas, intent.min_groups
+    wanted = intent.replicas, intent.min_groups, intent.bounds
     return subject.cut_hash, *wanted, subject.request.deploy, *asked
 
 

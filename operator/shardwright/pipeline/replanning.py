@@ -15,6 +15,7 @@ from shardwright.pipeline.extra_groups import (
     as_placed,
     differences,
     extra_groups,
+    in_chosen_number,
     pinned,
     places,
     pools_of,
@@ -116,7 +117,9 @@ def plan_anew(
     inventory = ground.inventory
     report = planned(subject, inventory)
     if record and ground.same_pods:
-        report = as_it_runs(subject, record.plan, report, ground.inventory, moves=ground.moves)
+        runs = as_it_runs(subject, record.plan, report, ground.inventory, moves=ground.moves)
+        scaled = runs is not report and subject.intent.bounds is not None
+        report = in_chosen_number(subject, inventory, runs) if scaled else runs
     report = _sufficing(subject, report, ground)
     if isinstance(report.outcome, Plan):
         # Without a record the groups that run are all that is known: a model that lost its record
@@ -487,7 +490,7 @@ def _wanted(subject: Subject, plan: Plan, own: Inventory) -> int:
     if subject.intent.replicas is not None:
         return subject.intent.replicas
     found = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits).outcome
-    return plan.wanted if isinstance(found, NoPlan) else found.wanted
+    return subject.intent.chosen((plan if isinstance(found, NoPlan) else found).wanted)
 
 
 def _grown(subject: Subject, plan: Plan, own: Inventory, wanted: int) -> Report:

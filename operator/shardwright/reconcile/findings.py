@@ -77,6 +77,7 @@ class Findings:
     next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
     read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
     be given another number (None: it says how many itself, or fills a budget, or runs none).
+    ``unscaled`` is why no autoscaler is told of a model that is to be scaled.
     """
 
     generation: int
@@ -116,6 +117,7 @@ class Findings:
     history_problem: Problem | None = None
     alpha_groups: bool = False
     number_planned_for: Owner | None = None
+    unscaled: Problem | None = None
 
     @property
     def spec_rejected(self) -> bool:

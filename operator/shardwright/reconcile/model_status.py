@@ -106,6 +106,8 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.ROLLED_BACK: rolled_back(found),
         ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
     }
+    if unscaled := found.unscaled:
+        said[ConditionType.NOT_SCALED] = ConditionSaid(True, unscaled.code, unscaled.sentence())
     if partly := partly_placed(found):
         said[ConditionType.PARTLY_PLACED] = partly
     if found.plan is not None and not found.plan.performance.promised:

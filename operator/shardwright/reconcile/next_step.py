@@ -16,6 +16,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline.assembly import OnCluster, bundle_for
 from shardwright.reconcile.annotations import ready_pods
+from shardwright.reconcile.autoscaling import handed_over
 from shardwright.reconcile.decide import (
     Desired,
     KnownGroups,
@@ -501,12 +502,24 @@ def _end(
     writes = (
         ()
         if snapshot.resource.paused
-        else (*_taken_up(snapshot, deployed), *kept, *_questions(snapshot, derived, now))
+        else (
+            *_handed_over(snapshot, deployed, derived),
+            *_taken_up(snapshot, deployed),
+            *kept,
+            *_questions(snapshot, derived, now),
+        )
     )
     return Step(
         writes=writes,
         published=publish(snapshot.done(Outcome(written=writes)), derived, planned, deployed, now),
     )
+
+
+def _handed_over(snapshot: Snapshot, deployed: Deployed, derived: Derived) -> Iterator[Write]:
+    # Only of what is deployed: who only plans shows a number, and no autoscaler acts on it.
+    if deployed.record and deployed.runs and isinstance(snapshot.subject, Subject):
+        resource, subject = snapshot.resource, snapshot.subject
+        yield from handed_over(resource, subject, deployed.record, derived.observed)
 
 
 def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:

@@ -20,6 +20,7 @@ from typing import Final
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.provisioning import Sought, Turnout, is_provisioned_later
+from shardwright.reconcile.autoscaling import hindrance
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.drift import asks_the_same, template_hash
 from shardwright.reconcile.members import Member, mounted_secrets
@@ -65,8 +66,10 @@ def as_made(
     cluster = snapshot.cluster or Cluster()
     sets = stateful_sets(derived.observed).values()
     stated = subject.deployment
+    hindered = hindrance(subject, record.plan, derived.observed)
     return replace(
         stated,
+        autoscaling=None if hindered else stated.autoscaling,
         cluster=replace(
             stated.cluster, ceilings=ceilings(cluster.allowance), cluster_domain=cluster.domain
         ),

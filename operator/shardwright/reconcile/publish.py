@@ -15,6 +15,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline.assembly import engine_status
 from shardwright.planning.report import Report
+from shardwright.reconcile.autoscaling import hindrance
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.events import Event, events_of
@@ -22,7 +23,7 @@ from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.group import given_up_at, groups_wanted
 from shardwright.reconcile.model_status import build_status, hidden_status, service_status
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
@@ -351,13 +352,13 @@ def _found(
     if subject is None or snapshot.cluster is None:
         return found
     return replace(
-        _with_plan(found, planned, subject, snapshot.cluster),
+        _with_plan(found, planned, subject, snapshot.cluster, derived.observed),
         kept_engine=None if snapshot.course.rollback else _kept_engine(subject),
     )
 
 
 def _with_plan(
-    found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster
+    found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster, observed: Observed
 ) -> Findings:
     intent, record = subject.intent, planned.record
     # A budget to fill takes no number from anybody.
@@ -384,6 +385,7 @@ def _with_plan(
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
         number_planned_for=subject.owner if open_number and not intent.plan_only else None,
+        unscaled=hindrance(subject, record.plan if record else None, observed),
     )
 
 

@@ -35,7 +35,7 @@ class ModelResource:
 
     ``status`` was published last; only the times of its conditions are taken from it. ``paused`` is
     taken from the spec even if the rest cannot be used. ``config`` is the ConfigMap for the model's
-    config, whether it exists or not.
+    config, whether it exists or not. ``version`` is the one of the object that was read.
     """
 
     owner: Owner
@@ -44,6 +44,7 @@ class ModelResource:
     status: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
     config: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,12 +134,22 @@ class Adopt:
     owner: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Set the number of groups of a ShardedModel of this ``version``, for its autoscaler."""
+
+    name: str
+    namespace: str
+    version: str
+    replicas: int
+
+
 HIDDEN_NAME: Final = "(name withheld)"
 """Instead of the name of a Secret that could not be made: who knew it could make that Secret,
 and it would count as ours.
 """
 
-Aside = DryRunPod | KeepRevision | DropRevision
+Aside = DryRunPod | KeepRevision | DropRevision | HandOver
 """Writes that nothing that runs depends on: if they are not taken, the model is none the worse."""
 
 Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Adopt | Aside
@@ -151,7 +161,7 @@ def written_name(write: Write) -> str:
         return str(write.content["metadata"]["generateName"])
     return str(
         write.name
-        if isinstance(write, Patch | Delete | Adopt | DropRevision)
+        if isinstance(write, Patch | Delete | Adopt | DropRevision | HandOver)
         else write.content["metadata"]["name"]
     )
 
@@ -169,6 +179,8 @@ def written_kind(write: Write) -> str:
         return "StatefulSet"
     if isinstance(write, DropRevision):
         return "ControllerRevision"
+    if isinstance(write, HandOver):
+        return "ShardedModel"
     return write.kind if isinstance(write, Delete | Adopt) else kind_of(write.content)
 
 

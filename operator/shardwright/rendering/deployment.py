@@ -169,6 +169,19 @@ class NetworkRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaling:
+    """The numbers of groups that KEDA may choose, and how long it waits until it takes one away.
+
+    ``prometheus`` is whom it asks for the load.
+    """
+
+    least: int
+    most: int
+    idle_seconds: int
+    prometheus: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
     """The integration telling a scheduler of groups, and its API (``group/version``).
 
@@ -350,6 +363,7 @@ class Deployment:
     pods: PodOptions = field(default_factory=PodOptions)
     cluster: ClusterTerms = field(default_factory=ClusterTerms)
     groups: RecordedGroups = field(default_factory=RecordedGroups)
+    autoscaling: Autoscaling | None = None  # None: no autoscaler is told of the model
 
     def on(self, resource: str) -> "Deployment":
         """Return the deployment with the image for the GPUs that pods request."""

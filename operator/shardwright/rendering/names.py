@@ -172,7 +172,7 @@ def claim_template(group: str, digest: str) -> str:
 
 
 def client_service(base: str) -> str:
-    """Return the name of the clients' Service and of the disruption budget."""
+    """Return the name of the clients' Service, the disruption budget and the ScaledObject."""
     return base
 
 

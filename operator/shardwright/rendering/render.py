@@ -16,7 +16,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
-from shardwright.rendering import group_token, names, pod_resources, ray, ssh, volumes
+from shardwright.rendering import autoscaler, group_token, names, pod_resources, ray, ssh, volumes
 from shardwright.rendering.bundle import (
     ASKED_HASH,
     OWN_HASH,
@@ -29,7 +29,7 @@ from shardwright.rendering.bundle import (
     template_hash,
     with_content_hash,
 )
-from shardwright.rendering.deployment import BarePods, Deployment, NetworkRules
+from shardwright.rendering.deployment import Autoscaling, BarePods, Deployment, NetworkRules
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.labels import (
     GROUP,
@@ -216,6 +216,17 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
     }
 
 
+def scaled_object(subject: RenderInputs, scaling: Autoscaling) -> KubernetesObject:
+    """Return the ScaledObject by which KEDA chooses the number of groups."""
+    owner, gauges = subject.deployment.owner, ENGINES[subject.deployment.engine].in_flight
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": subject.metadata(names.client_service(subject.base)),
+        "spec": autoscaler.scaled_spec(owner, scaling, gauges),
+    }
+
+
 def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
     """Return the ComputeDomain that opens the NVLink domain of its nodes to a group's pods."""
     name = subject.deployment.group_name(group)
@@ -349,6 +360,8 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     if plan.nodes_per_replica > 1:
         yield from (peers_service(subject, group) for group in groups)
     yield from disruption_budgets(subject, ready_pods)
+    if subject.deployment.autoscaling:
+        yield scaled_object(subject, subject.deployment.autoscaling)
     if plan.compute_domain:
         yield from (compute_domain(subject, group) for group in groups)
     if claimed := plan.claimed:

@@ -193,6 +193,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
         *check_default_version(question.resource.spec, settings),
         *_check_text(question.resource.spec),
+        *_scaled_blindly(spec),
     )
     if problems:
         raise InputError(problems)
@@ -214,6 +215,19 @@ def _of_no_drafts(spec: Spec) -> Iterator[Problem]:
             what=said,
             limit="says how drafted tokens are accepted, but none are drafted",
             remedy="set spec.engine.speculation, or leave it out",
+        )
+
+
+def _scaled_blindly(spec: Spec) -> Iterator[Problem]:
+    """Yield that nobody can measure the load by which a model is to be scaled."""
+    if spec.scaling is not None and not ENGINES[spec.engine.name].in_flight:
+        yield Problem(
+            code="ScalingWithoutLoad",
+            path="spec.scaling",
+            what=spec.engine.name,
+            limit="must tell Prometheus how many requests are in flight",
+            gap="and does not",
+            remedy="leave scaling out, and let an autoscaler of your own set spec.replicas",
         )
 
 

@@ -15,6 +15,7 @@ from shardwright.api.parts import Part, unsaid
 from shardwright.api.planner_request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.pod_spec import Pod, PodVolume
 from shardwright.api.resource import ShardedModel
+from shardwright.api.scaling import Scaling
 from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
 from shardwright.api.weights_source import (
     BUCKETS,
@@ -36,6 +37,7 @@ from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import (
     Adapters,
+    Autoscaling,
     CacheClaim,
     ClaimPath,
     ClusterTerms,
@@ -103,7 +105,8 @@ class Intent:
     serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take
     (None: as follows from the bytes to load). Groups below the index ``partition`` keep their pods.
     ``rolls_back``: a change with which a group does not come up is rolled back. ``min_groups`` must
-    have a place before any starts.
+    have a place before any starts. ``bounds`` are the fewest and the most groups that an autoscaler
+    may choose (None: none is asked for).
     """
 
     plan_only: bool
@@ -121,12 +124,18 @@ class Intent:
     partition: int
     rolls_back: bool = False
     min_groups: int = 1
+    bounds: tuple[int, int] | None = None
 
     def wants(self, plan: Plan | None) -> int:
         """Return how many groups are wanted: ``replicas``, or as many as the plan had to have."""
-        if self.replicas is not None:
-            return self.replicas
-        return plan.wanted if plan else 1
+        return self.chosen(plan.wanted if plan else 1)
+
+    def chosen(self, planned: int) -> int:
+        """Return how many groups are wanted where so many are planned for the load."""
+        if self.replicas is not None or self.bounds is None:
+            return planned if self.replicas is None else self.replicas
+        least, most = self.bounds
+        return min(max(planned, least), most)
 
     def least(self, plan: Plan | None) -> int:
         """Return how many of the wanted groups must have a place before any starts."""
@@ -157,6 +166,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         partition=spec.rollout.partition,
         rolls_back=spec.rollout.on_failure == "RollBack",
         min_groups=spec.rollout.min_groups,
+        bounds=(spec.scaling.min_replicas, spec.scaling.max_replicas) if spec.scaling else None,
     )
 
 
@@ -212,6 +222,15 @@ def to_deployment(
         serving=_serving(spec, engine_version),
         pods=_pods(spec),
         cluster=ClusterTerms(scheduling=_scheduling(spec.placement or unsaid(PlacementRules))),
+        autoscaling=_autoscaling(spec.scaling),
+    )
+
+
+def _autoscaling(scaling: Scaling | None) -> Autoscaling | None:
+    if scaling is None:
+        return None
+    return Autoscaling(
+        least=scaling.min_replicas, most=scaling.max_replicas, idle_seconds=scaling.idle_seconds
     )
 
 

@@ -53,7 +53,7 @@ from shardwright.resolving.model import Question, drafter_for, held_model, store
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
-ONLY_PLANNED_WITH: Final = ("workload", "replicas", "objective", "budget", "parallelism")
+ONLY_PLANNED_WITH: Final = ("workload", "replicas", "scaling", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,
@@ -71,8 +71,8 @@ OF_NEXT_START: Final = ("imagePullPolicy",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashes:
-    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the
-    number of replicas.
+    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without
+    what says the number of replicas.
 
     ``pods`` covers all that the pods of a group depend on beside the plan: of a model only its
     ``config.json``, so that an added quantization file that changes no plan restarts nothing.
@@ -96,7 +96,9 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
     )
     return Hashes(
         whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
-        cut=_hash(_planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version),
+        cut=_hash(
+            _planned_with(plain, (*NOT_PLANNED_WITH, "replicas", "scaling")), models, version
+        ),
         pods=_hash(
             # How replicas are spread reaches pods by the nodes of the plan alone.
             _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
@@ -259,8 +261,10 @@ def _deployment(
         resource, engine_version=version, stored_quantization=stored_quantization
     )
     rules = network_rules_of(settings.network_policy)
+    scaled = deployment.autoscaling
     return replace(
         deployment,
+        autoscaling=replace(scaled, prometheus=settings.prometheus_url) if scaled else None,
         cluster=replace(deployment.cluster, network_rules=rules),
         groups=replace(deployment.groups, asked=asked),
     )

@@ -10,8 +10,9 @@ import pytest
 from cryptography.x509 import DNSName, IPAddress
 
 from tests.harness import keda as harness
-from tests.harness.controlplane import ControlPlane, FrontProxy
+from tests.harness.controlplane import ControlPlane, FrontProxy, free_port
 from tests.support.certificates import self_signed
+from tests.support.operator import SYSTEM, OperatorProcess
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,31 @@ def keda(
     folder = tmp_path_factory.mktemp("keda")
     _certificates(folder)
     with harness.Keda(control_plane, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def prometheus_port() -> int:
+    """Where a test's Prometheus answers: the chart is told before there is one."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def chart_options(prometheus_port: int) -> tuple[str, ...]:
+    """Whom KEDA asks for the load of models."""
+    return ("--set", f"prometheus.url=http://127.0.0.1:{prometheus_port}")
+
+
+@pytest.fixture(scope="module")
+def operator(
+    chart: ControlPlane, keda: harness.Keda, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """One operator with the settings that the chart delivers, where ScaledObjects are served."""
+    del keda
+    settings = f"/api/v1/namespaces/{SYSTEM}/configmaps/shardwright-settings"
+    file = tmp_path_factory.mktemp("settings") / "settings.json"
+    file.write_text(chart.api.get(settings)["data"]["settings.json"])
+    with OperatorProcess(chart, f"--settings-file={file}") as running:
         yield running
 
 

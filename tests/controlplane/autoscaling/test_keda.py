@@ -1,5 +1,6 @@
-"""KEDA scales ShardedModels by the queue of their engine: its own operator and metrics server, the
-real HPA controller, and a real Prometheus that scrapes the queue.
+"""KEDA scales ShardedModels by the object that is rendered for them: its own operator and metrics
+server, the real HPA controller, and a real Prometheus that scrapes an engine's requests and the
+operator.
 
 Collected with ``--autoscaling`` alone: building KEDA takes 22 minutes of CPU.
 """
@@ -7,7 +8,6 @@ Collected with ``--autoscaling`` alone: building KEDA takes 22 minutes of CPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -15,19 +15,12 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.prometheus import Prometheus
 from tests.harness.waiting import wait_for
-from tests.support.autoscalers import Queue, served_queue, shown
+from tests.support.autoscalers import Queue, served_queue
 from tests.support.models import Models
-
-pytestmark = pytest.mark.usefixtures("keda")
+from tests.support.operator import OperatorProcess
 
 H100 = "h100-8x-dell-xe9680"
-AT_ONCE = {"stabilizationWindowSeconds": 0}
-HURRIED = {
-    "pollingInterval": 1,
-    "cooldownPeriod": 3,
-    "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": AT_ONCE}}},
-}
-"""What differs from the page: a test need not wait half an hour."""
+HELD = "shardwright_plan_replica_requests"
 
 
 @pytest.fixture
@@ -37,20 +30,18 @@ def queue() -> Iterator[Queue]:
 
 
 @pytest.fixture
-def prometheus(queue: Queue, models: Models) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped the queue of the model llama."""
-    with Prometheus(queue.job(models.namespace, "llama")) as running:
+def prometheus(
+    queue: Queue, models: Models, operator: OperatorProcess, prometheus_port: int
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the requests of the model llama, and the operator."""
+    job = {
+        "job_name": "shardwright",
+        "honor_labels": True,
+        "static_configs": [{"targets": [operator.scraped_at()]}],
+    }
+    with Prometheus(queue.job(models.namespace, "llama"), job, port=prometheus_port) as running:
         wait_for(lambda: running.ask("vllm:num_requests_waiting"), 30, "the queue's series")
         yield running
-
-
-def scaled(prometheus: Prometheus, models: Models, **changed: Any) -> dict[str, Any]:
-    """Return the ScaledObject of the page for the model llama, which asks this Prometheus."""
-    found = shown("ScaledObject")
-    (trigger,) = found["spec"]["triggers"]
-    query = trigger["metadata"]["query"].replace('"models"', f'"{models.namespace}"')
-    trigger["metadata"] |= {"serverAddress": prometheus.url, "query": query}
-    return {**found, "spec": found["spec"] | HURRIED | changed}
 
 
 def wait_for_groups(models: Models, count: int) -> None:
@@ -58,41 +49,30 @@ def wait_for_groups(models: Models, count: int) -> None:
 
     def reached() -> bool:
         found = models.get("ShardedModel", "llama")
-        ready = found["status"].get("readyReplicas", 0)
+        ready = (found.get("status") or {}).get("readyReplicas", 0)
         return (found["spec"].get("replicas"), ready) == (count, count)
 
     wait_for(reached, 120, f"{count} ready groups")
 
 
-def test_keda_starts_a_group_where_requests_wait_and_stops_it_where_none_do(
+def test_keda_adds_and_removes_groups_by_what_the_plan_says_that_one_holds(
     models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
-    models.create("llama", replicas=0)
-    path = f"/apis/keda.sh/v1alpha1/namespaces/{models.namespace}/scaledobjects"
-
-    control_plane.api.create(path, scaled(prometheus, models, minReplicaCount=0))
-    wait_for_groups(models, 0)
-    queue.waiting = 3
+    models.create("llama", scaling={"maxReplicas": 2, "idleSeconds": 1})
     wait_for_groups(models, 1)
-    queue.waiting = 0
-    wait_for_groups(models, 0)
+    (pod,) = models.all("Pod")
+    wait_for(lambda: prometheus.ask(HELD), 60, "what the plan says that a group holds")
+    held = int(float(prometheus.ask(HELD)[0]["value"][1]))
 
-
-def test_the_autoscaler_that_keda_makes_adds_and_removes_groups_by_the_queue(
-    models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
-) -> None:
-    fleet(H100, 1)
-    models.create("llama", replicas=1)
-    models.wait_ready("llama")
-    path = f"/apis/keda.sh/v1alpha1/namespaces/{models.namespace}/scaledobjects"
-
-    control_plane.api.create(path, scaled(prometheus, models))
-    queue.waiting = 16
+    queue.running, queue.waiting = held // 2, held - held // 2
     wait_for_groups(models, 2)
-    queue.waiting = 4
+    queue.running, queue.waiting = held // 4, 0
     wait_for_groups(models, 1)
 
     said = control_plane.kubectl("events", "-n", models.namespace, "--for", "hpa/keda-hpa-llama")
     assert "New size: 2; reason: external metric s0-prometheus" in said
     assert "New size: 1; reason: All metrics below target" in said
+    assert [item["metadata"]["uid"] for item in models.all("Pod")] == [pod["metadata"]["uid"]]
+    types = {item["type"] for item in models.get("ShardedModel", "llama")["status"]["conditions"]}
+    assert "NotScaled" not in types

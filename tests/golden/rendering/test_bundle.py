@@ -10,7 +10,7 @@ import yaml
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import of_kind
-from shardwright.rendering.deployment import Deployment, SecretKey
+from shardwright.rendering.deployment import Autoscaling, Deployment, SecretKey
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
     a_deployment,
@@ -58,6 +58,20 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(
     if update_goldens:
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_scaled_object_of_a_model_is_the_one_that_was_read(
+    update_goldens: bool,  # noqa: FBT001  # a fixture
+) -> None:
+    scaling = Autoscaling(
+        least=1, most=4, idle_seconds=1800, prometheus="http://prometheus.monitoring:9090"
+    )
+    (scaled,) = of_kind(render(a_plan(), a_deployment(autoscaling=scaling)).objects, "ScaledObject")
+    text = yaml.dump(dict(scaled), Dumper=_Readable, sort_keys=False, width=160)
+    golden = GOLDENS / "scaled-object.yaml"
+    if update_goldens:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", TRTLLM)

@@ -234,6 +234,13 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "objective.tpotMilliseconds": _under("objective", {}, {"tpotMilliseconds": 50}),
     "objective.statistic": _under("objective", {}, {"statistic": "P95"}),
     "replicas": ({}, {"replicas": 2}),
+    "scaling.minReplicas": _under(
+        "scaling", {"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 2}
+    ),
+    "scaling.maxReplicas": _under("scaling", {"maxReplicas": 4}, {"maxReplicas": 5}),
+    "scaling.idleSeconds": _under(
+        "scaling", {"maxReplicas": 4}, {"maxReplicas": 4, "idleSeconds": 600}
+    ),
     "budget.gpus": _under("budget", {}, {"gpus": 4}),
     "budget.nodes": _under("budget", {}, {"nodes": 1}),
     "budget.fill": _under("budget", {"gpus": 4}, {"gpus": 4, "fill": True}),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError, Client, NotLeadingError
-from shardwright.cluster.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
+from shardwright.cluster.resources import CONTROLLER_REVISIONS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.writer import CARRY_OUT_SECONDS, WELL_SECONDS, Writer
 from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.writes import (
@@ -21,6 +21,7 @@ from shardwright.reconcile.writes import (
     Delete,
     DropRevision,
     DryRunPod,
+    HandOver,
     KeepRevision,
     Patch,
     Why,
@@ -226,6 +227,15 @@ def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(
     assert stored == [
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "llama-0"}}
     ]
+
+
+def test_a_number_is_handed_over_through_the_scale_of_the_version_that_was_read() -> None:
+    write = HandOver(name="llama", namespace="models", version="7", replicas=4)
+    with serving(Answer(body={})) as (api, client):
+        asyncio.run(Writer(client, [].append).carry_out([write]))
+        body = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 4}}
+        path = SHARDED_MODELS.path("models", "llama", "scale")
+        assert api.requests == [("PATCH", f"{path}?fieldManager=shardwright", body)]
 
 
 def test_a_pod_that_is_only_asked_for_is_not_created_and_why_not_is_told() -> None:
