@@ -44,6 +44,7 @@ from shardwright.reconcile.wording import (
 )
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fixes import fixes_of_engine
+from shardwright.rendering.guards import Guard
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
@@ -65,6 +66,9 @@ _CAUSES: Final = {
     Cause.ENGINE_FAILED: Reason.ENGINE_FAILED,
     Cause.PROGRESS_DEADLINE_EXCEEDED: Reason.PROGRESS_DEADLINE_EXCEEDED,
 }
+
+
+_OPENED: Final = {Guard.KEY: "some paths of the engine take requests without the API key"}
 
 
 class ConditionSaid(NamedTuple):
@@ -243,6 +247,13 @@ def _pending(found: Findings) -> ConditionSaid:
         said[Reason.HELD_BY_PARTITION] = (
             f"{_names(held)}: below spec.rollout.partition, "
             "they keep their pods until it is lowered"
+        )
+    if open_groups := [group for group in found.groups if group.unguarded]:
+        lacking = {one for group in open_groups for one in group.unguarded}
+        opened = ", and ".join(said for one, said in _OPENED.items() if one in lacking)
+        said[Reason.GUARD_MISSING] = (
+            f"{_names(open_groups)}: made by a release without a guard of this one; until they "
+            f"restart, {opened}"
         )
     if older := found.of_another_release:
         fields = sorted({field for group in older for field in group.pending})

@@ -31,6 +31,7 @@ from shardwright.rendering.bundle import (
 )
 from shardwright.rendering.deployment import BarePods, Deployment, NetworkRules
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
+from shardwright.rendering.guards import guards_for, guards_in
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -318,8 +319,8 @@ def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> 
     """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
     were made for.
 
-    None if this release makes the same or cannot place them, or if the plan cuts the model in
-    another way.
+    None if this release makes the same or cannot place them, if the plan cuts the model in another
+    way, or if they lack a guard that this release has: then this release makes them.
     """
     if asked_hash("", then, ()) != asked_hash("", plan, ()) or (
         pods_hash(kept) == pods_hash(bare_pods(plan, deployment))
@@ -330,6 +331,8 @@ def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> 
     one = replace(plan, groups=plan.groups[:1], numbers=plan.numbers[:1])
     groups = replace(on.groups, numbers=one.numbers, kept=kept)
     try:
+        if not guards_for(deployment) <= guards_in(kept.template["metadata"]["labels"]):
+            return None
         render(one, replace(on, groups=groups))
     except InputError:
         return kept  # deploying tells why
