@@ -127,6 +127,8 @@ def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
         yield "Plan", f"{item.layout} on {where} ({_product(item)})"
     if item.endpoint:
         yield "Serves", item.endpoint
+    if item.clients:
+        yield "Clients", item.clients
 
 
 def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]:
@@ -183,6 +185,7 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
             if name in item.plan
         },
         "endpoint": item.endpoint or None,
+        "clients": item.clients or None,
         "conditions": [
             {name: one.get(name) for name in ("type", "reason", "message")}
             for one in item.conditions

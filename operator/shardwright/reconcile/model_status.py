@@ -35,6 +35,7 @@ from shardwright.reconcile.wording import (
     alpha_groups_sentence,
     anew_sentence,
     better_sentence,
+    clients_sentence,
     failure_sentence,
     fixes_sentence,
     hand_over_sentence,
@@ -42,7 +43,7 @@ from shardwright.reconcile.wording import (
     not_ready_sentence,
     waiting_sentence,
 )
-from shardwright.rendering.deployment import Owner
+from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fixes import fixes_of_engine
 from shardwright.rendering.guards import Guard
 from shardwright.rendering.labels import leader_selector
@@ -414,12 +415,17 @@ def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> 
     }
 
 
-def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
-    """Return the URL for clients, and the selector of one pod per group for autoscalers."""
+def service_status(
+    owner: Owner, cluster_domain: str, deployment: Deployment | None = None
+) -> dict[str, str]:
+    """Return the URL, the selector of one pod per group for autoscalers, and of a known deployment
+    who its clients are.
+    """
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
     selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
-    return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
+    clients = {"clients": clients_sentence(deployment)} if deployment else {}
+    return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}", **clients}
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
