@@ -126,9 +126,7 @@ def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
         where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
         yield "Plan", f"{item.layout} on {where} ({_product(item)})"
     if item.endpoint:
-        yield "Serves", item.endpoint
-    if item.clients:
-        yield "Clients", item.clients
+        yield "Serves", ", to ".join(filter(None, (item.endpoint, item.clients)))
 
 
 def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]:
