@@ -240,6 +240,10 @@ class Reason(Word):
             "LimitRange or image pull policy, until they restart"
         ),
     )
+    GUARD_MISSING = (
+        "GuardMissing",
+        "pods are from before a guard of this release, and get it when they restart",
+    )
     OLDER_ENGINE = (
         "OlderEngine",
         "the engine's default version is kept from an earlier release, until it is asked for",

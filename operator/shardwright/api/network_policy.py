@@ -105,12 +105,12 @@ class NetworkPolicies(Part):
     clients: list[Peer] = Field(
         default_factory=list,
         max_length=ENTRIES_MAX,
-        description="Who may send requests; empty: everybody.",
+        description="Who may send requests; empty: the pods of the model's own namespace.",
     )
     metrics: list[Peer] = Field(
         default_factory=list,
         max_length=ENTRIES_MAX,
-        description="Who may read metrics, beside clients where these are named.",
+        description="Who may read metrics, which the port of requests has, beside clients.",
     )
     egress: Egress = Field(
         default_factory=partial(unsaid, Egress), description="Whom pods may reach."

@@ -624,3 +624,6 @@ class Status(Shown):
     endpoint: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
         default=None, description="Its http URL inside the cluster."
     )
+    clients: Sentence | None = Field(
+        default=None, description="Who may send it requests, by its NetworkPolicy and API key."
+    )

@@ -37,6 +37,8 @@ from shardwright.hardware.untrusted import mappings, text_or_empty, time
 from shardwright.reconcile.fetched import OVERDUE_SECONDS, JobState, age_seconds, state_of
 from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
+from shardwright.rendering.render import ANY_POD
+from shardwright.resolving.intent import network_rules_of
 
 LEAST_KUBERNETES: Final = (1, 34)
 """Oldest minor release that is supported. Source: kubeVersion of the chart."""
@@ -380,6 +382,22 @@ def _network_policies(stock: TakenStock) -> Iterator[Finding]:
         )
 
 
+def _clients(stock: TakenStock) -> Iterator[Finding]:
+    for one in _read(stock.operators):
+        if one.settings is None:
+            raise NotMadeError(Result.UNREAD)
+        rules = network_rules_of(one.settings.network_policy)
+        if rules is None or ANY_POD in (*rules.clients, *rules.metrics):
+            yield _of_operator(
+                one,
+                "OpenToEverybody",
+                " lets every pod of the cluster send requests to its models: name clients and "
+                "metrics in networkPolicy, or demand a key with engine.apiKeySecretRef",
+                "get deployment ",
+                wrong=False,
+            )
+
+
 CHECKS: Final = (
     Check("Kubernetes", "version of the API server", _kubernetes),
     Check("ShardedModels", "ShardedModels are served", _resource),
@@ -395,6 +413,7 @@ CHECKS: Final = (
     Check("Storage", "storage classes of weight caches", _storage),
     Check("Models", "models and their groups", _models),
     Check("ConfigFetches", "Jobs that read configs from the hub", _fetches),
+    Check("Clients", "only named clients and the own namespace reach models", _clients),
     Check("NetworkPolicies", "network policies are enforced", _network_policies),
 )
 """Causes before what follows from them: the first finding that is wrong is where to begin."""

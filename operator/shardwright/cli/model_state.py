@@ -97,6 +97,7 @@ class ModelState:
     groups: tuple[StandingGroup, ...]
     most_seconds: int | None
     endpoint: str
+    clients: str
     conditions: tuple[Content, ...]
     meant: tuple[str, ...] = ()
 
@@ -139,6 +140,7 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
         ),
         most_seconds=_whole(budget.get("loadSeconds")),
         endpoint=text_or_empty(status.get("endpoint")),
+        clients=text_or_empty(status.get("clients")),
         conditions=tuple(
             item
             for item in conditions

@@ -126,7 +126,7 @@ def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
         where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
         yield "Plan", f"{item.layout} on {where} ({_product(item)})"
     if item.endpoint:
-        yield "Serves", item.endpoint
+        yield "Serves", ", to ".join(filter(None, (item.endpoint, item.clients)))
 
 
 def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]:
@@ -183,6 +183,7 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
             if name in item.plan
         },
         "endpoint": item.endpoint or None,
+        "clients": item.clients or None,
         "conditions": [
             {name: one.get(name) for name in ("type", "reason", "message")}
             for one in item.conditions

@@ -39,7 +39,6 @@ from shardwright.cluster.resources import (
     PODS,
     SECRETS,
     SHARDED_MODELS,
-    STATEFUL_SETS,
     Resource,
 )
 from shardwright.errors import Problem

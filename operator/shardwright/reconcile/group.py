@@ -37,6 +37,7 @@ from shardwright.reconcile.members import GroupState, Member, Wait
 from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid
 from shardwright.reconcile.writes import Why
 from shardwright.rendering.bundle import KubernetesObject, of_kind
+from shardwright.rendering.guards import Guard, guards_in
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 from shardwright.resolving.intent import Intent, RestartPolicy
 
@@ -276,6 +277,14 @@ class Group:
         changed = template_hash(self.live or {}) != template_hash(self.rendered)
         drift = drifted_fields(self.rendered, self.live) if changed else ()
         return pending_fields(drift, self.remembered.pending)
+
+    @property
+    def unguarded(self) -> frozenset[Guard]:
+        """Return the guards that its pods lack, and get when they restart."""
+        wanted = guards_in(self.rendered["spec"]["template"]["metadata"]["labels"])
+        return frozenset(
+            guard for guard in wanted if any(guard not in one.guards for one in self.members)
+        )
 
 
 def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:

@@ -516,6 +516,7 @@ def _state(
         and not group.former_serves
         and _on_the_move(remembered, situation),
         pending=group.pending,
+        unguarded=group.unguarded,
         hold=group.hold,
     )
 

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.drift import own_hash_in
 from shardwright.rendering.bundle import TEMPLATE_HASH, KubernetesObject
+from shardwright.rendering.guards import Guard, guards_in
 from shardwright.rendering.names import LEADER_VARIABLE
 
 REVISION_LABEL: Final = "controller-revision-hash"
@@ -113,6 +114,7 @@ class Member:
     gone_by: datetime | None = None
     gates: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
+    guards: frozenset[Guard] = frozenset()
     node_answers: bool = True
 
 
@@ -136,6 +138,7 @@ def read_member(pod: KubernetesObject) -> Member | None:
         template_hash=labels.get(TEMPLATE_HASH, ""),
         own_hash=own_hash_in(labels),
         revision=labels.get(REVISION_LABEL, ""),
+        guards=guards_in(labels),
         restarts=sum(
             status.get("restartCount", 0)
             for status in pod.get("status", {}).get("containerStatuses") or ()
@@ -401,8 +404,8 @@ class GroupState:
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
     often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
     ranks were ready. ``moving``: it is down because of a restart on purpose. ``pending`` are pod
-    fields that the next restart changes although the request is the same. ``hold`` is why it keeps
-    its pods although others are wanted.
+    fields that the next restart changes although the request is the same, ``unguarded`` the guards
+    that its pods lack until then. ``hold`` is why it keeps its pods although others are wanted.
     """
 
     name: str
@@ -420,6 +423,7 @@ class GroupState:
     outage_seconds: int | None = None
     moving: bool = False
     pending: tuple[str, ...] = ()
+    unguarded: frozenset[Guard] = frozenset()
     hold: Wait | None = None
     available: bool = False
 

@@ -35,6 +35,7 @@ from shardwright.reconcile.wording import (
     alpha_groups_sentence,
     anew_sentence,
     better_sentence,
+    clients_sentence,
     failure_sentence,
     fixes_sentence,
     hand_over_sentence,
@@ -42,8 +43,9 @@ from shardwright.reconcile.wording import (
     not_ready_sentence,
     waiting_sentence,
 )
-from shardwright.rendering.deployment import Owner
+from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fixes import fixes_of_engine
+from shardwright.rendering.guards import Guard
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
@@ -65,6 +67,9 @@ _CAUSES: Final = {
     Cause.ENGINE_FAILED: Reason.ENGINE_FAILED,
     Cause.PROGRESS_DEADLINE_EXCEEDED: Reason.PROGRESS_DEADLINE_EXCEEDED,
 }
+
+
+_OPENED: Final = {Guard.KEY: "some paths of the engine take requests without the API key"}
 
 
 class ConditionSaid(NamedTuple):
@@ -246,6 +251,13 @@ def _pending(found: Findings) -> ConditionSaid:
             f"{_names(held)}: below spec.rollout.partition, "
             "they keep their pods until it is lowered"
         )
+    if open_groups := [group for group in found.groups if group.unguarded]:
+        lacking = {one for group in open_groups for one in group.unguarded}
+        opened = ", and ".join(said for one, said in _OPENED.items() if one in lacking)
+        said[Reason.GUARD_MISSING] = (
+            f"{_names(open_groups)}: made by a release without a guard of this one; until they "
+            f"restart, {opened}"
+        )
     if older := found.of_another_release:
         fields = sorted({field for group in older for field in group.pending})
         changes = ", ".join(fields[:FIELDS_SAID_MAX])
@@ -405,12 +417,17 @@ def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> 
     }
 
 
-def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
-    """Return the URL for clients, and the selector of one pod per group for autoscalers."""
+def service_status(
+    owner: Owner, cluster_domain: str, deployment: Deployment | None = None
+) -> dict[str, str]:
+    """Return the URL, the selector of one pod per group for autoscalers, and of a known deployment
+    who its clients are.
+    """
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
     selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
-    return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
+    clients = {"clients": clients_sentence(deployment)} if deployment else {}
+    return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}", **clients}
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:

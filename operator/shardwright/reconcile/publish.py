@@ -477,7 +477,9 @@ def _status(
     # A group that serves is found by its address, however wrong the spec is.
     stands = deployed.runs or found.groups
     domain = snapshot.cluster.domain if snapshot.cluster else "cluster.local"
-    service = service_status(owner, domain) if stands else {}
+    service = (
+        service_status(owner, domain, subject.deployment if subject else None) if stands else {}
+    )
     return build_status(
         snapshot.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now
     )

@@ -24,10 +24,11 @@ from shardwright.reconcile.writes import (
     written_name,
 )
 from shardwright.rendering.bundle import KubernetesObject
-from shardwright.rendering.deployment import Owner
+from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.labels import is_managed
+from shardwright.rendering.render import ANY_POD
 
 LINE_LENGTH: Final = 200
 """Characters that a sentence quotes of a container's last line; status.groups has all that is
@@ -437,6 +438,22 @@ def not_permitted(message: str, namespace: str) -> Problem:
         remedy="give its service account the rights of the chart's ClusterRole, there or "
         "everywhere; it goes on by itself then",
     )
+
+
+def clients_sentence(deployment: Deployment) -> str:
+    """Return who may send requests to a model."""
+    rules, namespace = deployment.cluster.network_rules, deployment.owner.namespace
+    key = " with the API key" if deployment.serving.api_key else ""
+    if rules is None:
+        return f"everybody in the cluster{key}: networkPolicy.enabled is false"
+    said = ["pods of the namespace " + namespace]
+    if rules.clients:
+        said = ["who networkPolicy.clients names"]
+    if ANY_POD in (*rules.clients, *rules.metrics):
+        said = ["every pod of the cluster"]
+    elif rules.metrics:
+        said.append("who networkPolicy.metrics names")
+    return f"{' and '.join(said)}{key}"
 
 
 def internal_error(raised: str) -> Problem:

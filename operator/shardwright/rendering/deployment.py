@@ -159,8 +159,9 @@ class OwnMarks:
 class NetworkRules:
     """Who may reach a model's pods and whom they may reach, as Kubernetes writes it.
 
-    ``clients`` send requests (empty: everybody), ``metrics`` may also read metrics. ``egress`` is
-    where pods may go besides DNS (None: everywhere).
+    ``clients`` send requests (empty: the pods of the model's namespace), ``metrics`` read metrics,
+    at the same port. ``egress`` is where pods may go besides DNS (None: everywhere but to the
+    link-local addresses of their node).
     """
 
     clients: tuple[Mapping[str, object], ...] = ()

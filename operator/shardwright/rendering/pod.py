@@ -20,6 +20,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
 from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, TEMPLATE_HASH, digest, literal
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
+from shardwright.rendering.guards import guard_label, guards_for
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.rendering.pod_resources import workers_per_pod
@@ -150,6 +151,7 @@ def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         # Ours come after, so that no label of a user takes a pod out of its group.
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
+        **guard_label(guards_for(deployment)),
     }
     annotations = {
         **dict(deployment.pods.marks.annotations),
@@ -269,6 +271,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
+        guarded=deployment.serving.api_key is not None,
     )
 
 

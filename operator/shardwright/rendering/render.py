@@ -31,6 +31,7 @@ from shardwright.rendering.bundle import (
 )
 from shardwright.rendering.deployment import Autoscaling, BarePods, Deployment, NetworkRules
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
+from shardwright.rendering.guards import guards_for, guards_in
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -54,30 +55,48 @@ DNS_PORT: Final = 53
 """RFC 1035, section 4.2."""
 
 
-def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any]:
-    """Return the ``spec`` of the policy of a model that serves at ``http_port``."""
+OWN_NAMESPACE: Final[Mapping[str, object]] = {"podSelector": {}}
+"""Who sends requests if nobody else is named: the pods of the model's own namespace."""
+
+ANY_POD: Final[Mapping[str, object]] = {"namespaceSelector": {}}
+
+_ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
+)
+"""All but link-local addresses (RFC 3927, RFC 4291) and the IPv6 address of AWS's instance metadata
+(AWS, "Use IMDS"): there nodes say who they are, with credentials.
+"""
+
+
+def policy_spec(
+    base: str, rules: NetworkRules, http_port: int, *, asks_the_node: bool = False
+) -> dict[str, Any]:
+    """Return the ``spec`` of the policy of a model that serves at ``http_port``.
+
+    ``asks_the_node``: its pods ask their node who they are, at a link-local address.
+    """
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     members = [{"podSelector": {"matchLabels": model_selector(base)}}]
     policy = {
         "podSelector": {"matchLabels": model_selector(base)},
-        # Egress is open until the administrator restricts it: only they know hubs, mirrors and
-        # stores (ADR 18).
-        "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
+        "policyTypes": ["Ingress", "Egress"],
         "ingress": [
             {"from": members},
-            {"ports": [_port("TCP", http_port)], **_from_clients(rules)},
+            # Metrics are read at the port of requests: who may read them may ask.
+            {
+                "ports": [_port("TCP", http_port)],
+                "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
+            },
         ],
     }
-    return (
-        policy
-        if rules.egress is None
-        else {**policy, "egress": list(_egress(members, rules.egress))}
-    )
-
-
-def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    # Metrics are read at the port of requests: if everybody may ask, everybody may read them.
-    return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
+    # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
+    # (ADR 18). Only the node's own answers are for nobody who does not need them.
+    admitted: tuple[Mapping[str, Any], ...] = ({"to": [ANY_POD, *_ANY_ADDRESS]},)
+    if asks_the_node and rules.egress is None:
+        admitted = ({},)
+    found = admitted if rules.egress is None else rules.egress
+    return {**policy, "egress": list(_egress(members, found))}
 
 
 def _egress(
@@ -212,7 +231,9 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": subject.metadata(names.network_policy(subject.base)),
-        "spec": policy_spec(subject.base, rules, HTTP_PORT),
+        "spec": policy_spec(
+            subject.base, rules, HTTP_PORT, asks_the_node=_asks_the_node(subject.deployment)
+        ),
     }
 
 
@@ -225,6 +246,12 @@ def scaled_object(subject: RenderInputs, scaling: Autoscaling) -> KubernetesObje
         "metadata": subject.metadata(names.client_service(subject.base)),
         "spec": autoscaler.scaled_spec(owner, scaling, gauges),
     }
+
+
+def _asks_the_node(deployment: Deployment) -> bool:
+    # Without keys of a Secret a cloud's store is read as who the pod is, which the node says.
+    store = deployment.weights.object_store
+    return store is not None and store.secret is None
 
 
 def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
@@ -329,8 +356,8 @@ def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> 
     """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
     were made for.
 
-    None if this release makes the same or cannot place them, or if the plan cuts the model in
-    another way.
+    None if this release makes the same or cannot place them, if the plan cuts the model in another
+    way, or if they lack a guard that this release has: then this release makes them.
     """
     if asked_hash("", then, ()) != asked_hash("", plan, ()) or (
         pods_hash(kept) == pods_hash(bare_pods(plan, deployment))
@@ -341,6 +368,8 @@ def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> 
     one = replace(plan, groups=plan.groups[:1], numbers=plan.numbers[:1])
     groups = replace(on.groups, numbers=one.numbers, kept=kept)
     try:
+        if not guards_for(deployment) <= guards_in(kept.template["metadata"]["labels"]):
+            return None
         render(one, replace(on, groups=groups))
     except InputError:
         return kept  # deploying tells why

@@ -21,7 +21,11 @@ from tests.harness.controlplane import free_port
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
 EVERYTHING = ScriptSettings(
-    engine=ENGINES["vLLM"], ranks=2, tokens=TokenWatch(silence_seconds=60), downloads=True
+    engine=ENGINES["vLLM"],
+    ranks=2,
+    tokens=TokenWatch(silence_seconds=60),
+    downloads=True,
+    demands_key=True,
 )
 OF_THE_IMAGE = {"weights.py": {"huggingface_hub"}}
 """What the image has beside Python, by the program that uses it."""

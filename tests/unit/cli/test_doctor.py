@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shardwright import __version__
+from shardwright.api.network_policy import LabelSelector, NetworkPolicies, Peer
 from shardwright.api.settings import Settings
 from shardwright.cli.diagnosis import Enforcement, Result
 from shardwright.cli.doctor import lines_of
@@ -31,6 +32,8 @@ from tests.support.hostile import ODD_TEXTS
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
+GATEWAY = Peer(pod_selector=LabelSelector(match_labels={"app": "gateway"}))
+ANYBODY = Peer(namespace_selector=LabelSelector())
 OPERATOR = InstalledOperator(
     namespace="shardwright-system",
     name="shardwright",
@@ -159,7 +162,7 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
 
     of_the_operator = ("Operator", "Rights", "Installations")
     present = ("Answers", "Writes", "PlannedNodes", "Quotas", "Budgets")
-    unread = (*of_the_operator, *present, "Nodes", "Storage", "Models", "ConfigFetches")
+    unread = (*of_the_operator, *present, "Nodes", "Storage", "Models", "ConfigFetches", "Clients")
     assert results == {
         "Kubernetes": Result.FINE,
         "ShardedModels": Result.FINE,
@@ -470,6 +473,29 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
             "kubectl -n models describe smodel failed",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("policies", "reasons"),
+    [
+        (NetworkPolicies(), []),
+        (NetworkPolicies(clients=[GATEWAY]), []),
+        (NetworkPolicies(clients=[GATEWAY], metrics=[ANYBODY]), ["OpenToEverybody"]),
+        (NetworkPolicies(enabled=False), ["OpenToEverybody"]),
+    ],
+)
+def test_that_everybody_may_send_requests_is_noted(
+    policies: NetworkPolicies, reasons: list[str]
+) -> None:
+    operator = replace(OPERATOR, settings=Settings(network_policy=policies))
+    clients = found(a_stock(operators=(operator,)), "Clients")
+    assert [one.reason for one in clients.findings] == reasons
+    assert clients.result is (Result.NOTED if reasons else Result.FINE)
+
+
+def test_who_may_is_not_known_where_the_settings_are_not() -> None:
+    operator = replace(OPERATOR, settings=None)
+    assert found(a_stock(operators=(operator,)), "Clients").result is Result.UNREAD
 
 
 def test_policies_that_are_not_enforced_are_wrong_and_a_trial_that_says_nothing_is_noted() -> None:

@@ -75,7 +75,7 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
     assert _lines(_standing(operator), operator) == [
         "llama in models: ready for 7m",
         "  Plan    TP8 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)",
-        "  Serves  http://llama.models.svc.cluster.local:8000",
+        "  Serves  http://llama.models.svc.cluster.local:8000, to pods of the namespace models",
         "  llama-0  ready",
         "  llama-1  ready",
     ]

@@ -11,10 +11,13 @@ from shardwright.planning.report import NoPlan, Plan, WaysOut
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
-from shardwright.rendering.deployment import Owner
-from tests.support.builders_deployment import a_plan
+from shardwright.rendering.deployment import NetworkRules, Owner, SecretKey
+from shardwright.rendering.render import ANY_POD
+from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.builders_reconcile import NOON
 from tests.support.outcomes import CASES, PROBLEM, READY, STARTING, decided, found
+
+PEER = {"podSelector": {"matchLabels": {"app": "gateway"}}}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -268,7 +271,8 @@ def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> No
 @pytest.mark.parametrize("case", CASES)
 def test_every_status_is_one_that_the_schema_takes(case: str) -> None:
     owner = Owner(name="llama", namespace="models", uid="u")
-    status = build_status((), CASES[case][0], None, service_status(owner, "cluster.local"), NOON)
+    service = service_status(owner, "cluster.local", a_deployment())
+    status = build_status((), CASES[case][0], None, service, NOON)
     assert Status(**status).model_dump(by_alias=True, exclude_none=True) == status
 
 
@@ -302,3 +306,26 @@ def test_the_status_counts_groups_and_names_the_service() -> None:
         "selector": "apps.kubernetes.io/pod-index=0,shardwright.io/model=llama",
         "endpoint": "http://llama.models.svc.cluster.local:8000",
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "pods of the namespace models"),
+        (
+            {"api_key": SecretKey(name="k", key="k")},
+            "pods of the namespace models with the API key",
+        ),
+        ({"network_rules": None}, "everybody in the cluster: networkPolicy.enabled is false"),
+        (
+            {"network_rules": NetworkRules(clients=(PEER,), metrics=(PEER,))},
+            "who networkPolicy.clients names and who networkPolicy.metrics names",
+        ),
+        ({"network_rules": NetworkRules(clients=(ANY_POD,))}, "every pod of the cluster"),
+        ({"network_rules": NetworkRules(metrics=(PEER, ANY_POD))}, "every pod of the cluster"),
+    ],
+)
+def test_the_status_says_who_may_send_requests(changes: dict[str, Any], said: str) -> None:
+    deployment = a_deployment(**changes)
+    found = service_status(deployment.owner, "cluster.local", deployment)
+    assert found["clients"] == said

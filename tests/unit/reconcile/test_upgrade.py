@@ -19,6 +19,7 @@ from shardwright.rendering import pod as rendering
 from shardwright.rendering import pod_resources
 from shardwright.rendering.bundle import ASKED_HASH, TEMPLATE_HASH
 from shardwright.rendering.fixes import Fix
+from shardwright.rendering.guards import GUARDS
 from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import a_record, crashed
@@ -98,6 +99,27 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
         assert uids(operator) == before
         assert condition(published.status, "RolloutPending")["status"] == pending
         assert (written_hashes(operator) == own) is (pending == "False")
+
+
+def test_pods_from_before_the_guard_of_the_key_run_on_and_say_so_until_they_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(rendering, "guards_for", lambda _deployment: ())
+        operator = serving(**TWO_NODES, engine={"apiKeySecretRef": {"name": "clients"}})
+        older = uids(operator)
+
+    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+
+    assert uids(operator) == older
+    assert (pending["status"], pending["reason"]) == ("True", "GuardMissing")
+    assert pending["message"].startswith(
+        "llama-0: made by a release without a guard of this one; until they restart, some paths of "
+        "the engine take requests without the API key; llama-0: rendered by another release"
+    )
+    operator.cluster.put(crashed("llama-0-1"))
+    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+    assert {pod["metadata"]["labels"][GUARDS] for pod in operator.cluster.pods.values()} == {"key"}
 
 
 def marks(operator: Operator) -> list[str]:

@@ -3,6 +3,8 @@ it, too.
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -11,8 +13,10 @@ from urllib.request import urlopen
 import pytest
 
 from shardwright.rendering.bundle import TEMPLATE_HASH, of_kind
-from shardwright.rendering.deployment import CacheClaim, SecretKey
-from shardwright.rendering.render import render
+from shardwright.rendering.deployment import CacheClaim, Deployment, SecretKey
+from shardwright.rendering.guards import GUARDS
+from shardwright.rendering.place import bare_pods
+from shardwright.rendering.render import render, restored
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan
 from tests.support.ranks import Rank, ranks_of
@@ -106,3 +110,39 @@ def test_a_key_that_no_client_could_send_starts_no_engine(key: str, tmp_path: Pa
             "not ASCII: fix the Secret\n"
         )
         assert not rank.started()
+
+
+def test_the_engine_loads_the_guard_last_of_all_so_that_it_is_asked_first() -> None:
+    args = engine_of(render(a_plan(), a_deployment(api_key=KEY)))["args"]
+    assert args[-2:] == ["--middleware", "key_guard.KeyGuard"]
+    assert "--middleware" not in engine_of(render(a_plan(), a_deployment()))["args"]
+
+
+def test_the_engine_finds_the_guard_beside_its_scripts(tmp_path: Path) -> None:
+    with protected(tmp_path) as (rank,):
+        rank.environment["PYTHONPATH"] = "/of-the-image"
+        rank.start()
+        folder = rank.root / "scripts"
+        assert rank.engine()["environment"]["PYTHONPATH"] == f"/of-the-image:{folder}"
+        assert (folder / "key_guard.py").is_file()
+
+
+def test_a_revision_from_before_the_guard_is_restored_with_it() -> None:
+    plan, deployment = a_plan(), a_deployment(api_key=KEY)
+    made = bare_pods(plan, deployment).template
+    guarded, before = labelled(made, {"own": "1"}), labelled(made, {GUARDS: ""})
+    open_to_all = labelled(bare_pods(plan, a_deployment()).template, {"own": "1"})
+
+    def found(template: Mapping[str, Any], deployment: Deployment) -> bool:
+        kept = replace(bare_pods(plan, deployment), template=template)
+        return restored(kept, plan, plan, deployment) is not None
+
+    assert found(guarded, deployment)
+    assert not found(before, deployment)  # this release makes its pods
+    assert found(open_to_all, a_deployment())  # no key is asked for
+
+
+def labelled(template: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a template with these labels beside its own."""
+    metadata = template["metadata"]
+    return {**template, "metadata": {**metadata, "labels": {**metadata["labels"], **labels}}}

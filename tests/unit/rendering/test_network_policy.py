@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shardwright.rendering.bundle import of_kind
-from shardwright.rendering.deployment import NetworkRules
+from shardwright.rendering.deployment import NetworkRules, ObjectStore
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
     a_deployment,
@@ -30,11 +30,24 @@ def spec_under(rules: NetworkRules) -> Any:
     return policy["spec"]
 
 
-def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_they_want() -> None:
+DNS = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+ELSEWHERE = {
+    "to": [
+        {"namespaceSelector": {}},
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+        {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
+    ]
+}
+
+
+def test_as_delivered_clients_are_of_the_own_namespace_and_pods_reach_all_but_what_nodes_say() -> (
+    None
+):
     assert spec_under(NetworkRules()) == {
         "podSelector": OURS,
-        "policyTypes": ["Ingress"],
-        "ingress": [{"from": MEMBERS}, {"ports": SERVING}],
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": MEMBERS}, {"ports": SERVING, "from": [{"podSelector": {}}]}],
+        "egress": [{"to": MEMBERS}, DNS, ELSEWHERE],
     }
 
 
@@ -46,8 +59,21 @@ def test_clients_that_are_named_are_the_only_ones_but_for_who_reads_metrics() ->
     ]
 
 
-def test_who_reads_metrics_shuts_nobody_out_where_clients_are_everybody() -> None:
-    assert spec_under(NetworkRules(metrics=(MONITORING,))) == spec_under(NetworkRules())
+def test_who_reads_metrics_comes_beside_the_own_namespace() -> None:
+    (_, serving) = spec_under(NetworkRules(metrics=(MONITORING,)))["ingress"]
+    assert serving["from"] == [{"podSelector": {}}, MONITORING]
+
+
+@pytest.mark.parametrize(
+    ("secret", "last"), [(None, {}), ("store", ELSEWHERE)], ids=["the node", "a Secret"]
+)
+def test_a_store_whose_keys_the_node_hands_out_is_read_as_before(
+    secret: str | None, last: dict[str, Any]
+) -> None:
+    store = ObjectStore(uri="gs://models/llama", secret=secret)
+    bundle = render(a_plan(), a_deployment(object_store=store))
+    (policy,) = of_kind(bundle.objects, "NetworkPolicy")
+    assert policy["spec"]["egress"] == [{"to": MEMBERS}, DNS, last]
 
 
 @pytest.mark.parametrize("admitted", [(), (STORE,)])
@@ -55,9 +81,8 @@ def test_egress_that_is_restricted_leaves_members_dns_and_what_is_admitted(
     admitted: tuple[dict[str, Any], ...],
 ) -> None:
     bounded = spec_under(NetworkRules(egress=admitted))
-    dns = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
     assert bounded["policyTypes"] == ["Ingress", "Egress"]
-    assert bounded["egress"] == [{"to": MEMBERS}, dns, *admitted]
+    assert bounded["egress"] == [{"to": MEMBERS}, DNS, *admitted]
 
 
 @pytest.mark.parametrize("deployment", [a_deployment(), a_trtllm_deployment()])

@@ -43,6 +43,12 @@ the default of vLLM 0.32 and 0.33, said all the same: a default may change, and 
 """
 
 
+KEY_GUARD: Final = "key_guard.KeyGuard"
+"""Module and class of the guard that asks for the API key (``rendering/programs``), as vLLM imports
+it.
+"""
+
+
 PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"})
 """Options that every plan sets, with the value of the user if there is one."""
 
@@ -63,6 +69,8 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_limits(plan, serving),
         *_adapters(serving),
         *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
+        # Last: what is added last is asked first, before all that an administrator may admit.
+        *(_pairs({"middleware": KEY_GUARD}) if serving.guarded else ()),
     )
 
 
