@@ -136,7 +136,7 @@ class Reconciler:
             return Requeue(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         # Before the status: the GPUs must be kept also where the API server does not take the
         # status.
-        self._take_over(key, live["metadata"]["uid"], published)
+        self._take_over(key, live["metadata"]["uid"], published, done)
         again_at = await self._publish(key, live, published, done)
         return self._next_look(key, mark, done, again_at, _priority(published))
 
@@ -294,10 +294,10 @@ class Reconciler:
             raise ChangedError
         return certain
 
-    def _take_over(self, key: Key, uid: str, published: Published) -> None:
+    def _take_over(self, key: Key, uid: str, published: Published, done: Outcome) -> None:
         if published.found.rollback is None:
             self._recalling.forget(key)
-        self._observations.take_over(key, uid, published, self._clock.now())
+        self._observations.take_over(key, uid, published, done, self._clock.now())
         if published.leaves_the_line:
             self._cache.enqueue(key, None)
         before, claimed = self._cache.interests(key), self._cache.claimed_by(key)

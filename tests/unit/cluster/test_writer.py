@@ -264,7 +264,7 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
         api,
         client,
     ):
-        assert carry_out(client, write) == Outcome(written=(write,))
+        assert carry_out(client, write) == Outcome(written=(write,), found=(write,))
         assert [method for method, _, _ in api.requests] == ["POST"]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
         assert refused(client, write).code == 403
@@ -276,7 +276,7 @@ def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
         api,
         client,
     ):
-        assert carry_out(client, write) == Outcome(written=(write,))
+        assert carry_out(client, write) == Outcome(written=(write,), found=(write,))
         assert [path.partition("?")[0] for _, path, _ in api.requests] == [
             "/apis/apps/v1/namespaces/models/controllerrevisions"
         ]
@@ -289,8 +289,8 @@ def test_a_revision_is_deleted_where_it_is_the_models_own(owner: str) -> None:
     api = MemoryApi()
     api.put(CONTROLLER_REVISIONS, rendered("ControllerRevision", "llama-revision-0123456789"))
     write = DropRevision(namespace="models", name="llama-revision-0123456789", owner_uid=owner)
-    for _ in range(2):
-        assert carry_out(api, write) == Outcome(written=(write,))
+    outcomes = [carry_out(api, write) for _ in range(2)]
+    assert [outcome.changed for outcome in outcomes] == [owner == OWNER_UID, False]
     assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (owner == OWNER_UID)
 
 
