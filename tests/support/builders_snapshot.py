@@ -19,6 +19,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
 from shardwright.pipeline.replanning import Replanned, place_beside
+from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.members import Situation, read_member
 from shardwright.reconcile.next_step import Step, next_step
@@ -86,7 +87,7 @@ class Operator:
     version: str | None = None
     most_moving: int | None = None
     allowance: Allowance = field(default_factory=Allowance)
-    contested: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    contested: dict[ObjectKey, Contest] = field(default_factory=dict)
     scheduler_problem: Problem | None = None
     absent_kinds: frozenset[str] = frozenset()
     generation: int = 1

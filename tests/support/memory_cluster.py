@@ -56,7 +56,7 @@ class MemoryCluster(MemoryApi):
     """Objects, and those who act on them when :meth:`work` is called.
 
     ``pods_made`` are the names of all pods that were created, in order; ``changes`` is how often
-    anything was stored or removed.
+    anything was stored or removed. While it ``keeps_out`` pods, a quota refuses new ones.
     """
 
     def __init__(self) -> None:
@@ -65,6 +65,7 @@ class MemoryCluster(MemoryApi):
         self.timers = Timers({}, {}, {})
         self.pods_made: list[str] = []
         self.changes = 0
+        self.keeps_out = False
 
     def saved(self) -> bytes:
         """Return all that is stored and all that is still to come, to go on with it as often as
@@ -220,6 +221,8 @@ class MemoryCluster(MemoryApi):
             del self.timers.evicts[node]
 
     def _create_pods(self) -> None:
+        if self.keeps_out:
+            return
         there = {item["metadata"]["name"] for item in self.all(PODS)}
         for item in self.all(STATEFUL_SETS):
             names = [

@@ -383,7 +383,7 @@ def _network_policies(stock: TakenStock) -> Iterator[Finding]:
 
 
 def _clients(stock: TakenStock) -> Iterator[Finding]:
-    for one in _read(stock.operators):
+    for one in read(stock.operators):
         if one.settings is None:
             raise NotMadeError(Result.UNREAD)
         rules = network_rules_of(one.settings.network_policy)

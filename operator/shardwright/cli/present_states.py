@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
@@ -42,6 +42,9 @@ within a second, and takes less than three.
 Object = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace and name of an object."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +191,7 @@ async def _still(client: Client, began: Sequence[Unanswered]) -> tuple[Unanswere
     )
 
 
-async def _until(asked: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+async def _until(asked: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
     ends = monotonic() + seconds
     while monotonic() < ends:
         await asyncio.sleep(LOOK_SECONDS)
@@ -224,7 +227,7 @@ def read_unanswered(model: Object) -> Unanswered | None:
 
 
 async def _all(
-    client: Client, resource: Resource, read: Callable[[Object], Any], **selectors: str
+    client: Client, resource: Resource, read: Callable[[Object], Any], **selectors: Any
 ) -> list[Any]:
     try:
         pages = client.pages(resource, **selectors)

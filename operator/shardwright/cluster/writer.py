@@ -10,6 +10,7 @@ import secrets
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
@@ -42,6 +43,7 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import Problem
+from shardwright.reconcile.cause import Cause, Origin, changed_by, fields_named
 from shardwright.reconcile.drift import dropped_fields, template_hash
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
@@ -61,6 +63,7 @@ from shardwright.reconcile.writes import (
     ObjectKey,
     Patch,
     StartJob,
+    Why,
     Write,
     ended_groups,
     kind_of,
@@ -164,15 +167,14 @@ class Writer:
         client = self._client.until(self._clock() + CARRY_OUT_SECONDS)
         written: list[Write] = []
         refused: list[Refusal] = []
+        found: list[Write] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(
-                write, Create | Apply | Patch | Delete | DropRevision
-            ) and not missing.isdisjoint(write.needs):
+            if _waits(write, missing):
                 missing.add((written_kind(write), written_name(write)))
                 continue
             try:
-                await self._carry_out(
+                carried = await self._carry_out(
                     client.at(Urgency.REPAIR) if ended_groups([write]) else client, write
                 )
             # Not a refusal of this write: nothing more may be written at all.
@@ -183,17 +185,21 @@ class Writer:
                 # A refused object holds up all that need it, and those hold up others.
                 missing.add((written_kind(write), written_name(write)))
             else:
-                written.append(write)
-        return Outcome(written=tuple(written), refused=tuple(refused))
+                written.append(carried or write)
+                if carried is None:
+                    found.append(write)
+        return Outcome(written=tuple(written), refused=tuple(refused), found=tuple(found))
 
-    async def _carry_out(self, client: Client, write: Write) -> None:
+    async def _carry_out(self, client: Client, write: Write) -> Write | None:
+        """Return the write, with what was learnt of its cause; None: there was nothing to make."""
+        made = True
         match write:
             case Create():
                 await self._create(client, write)
             case CreateKey():
-                await _create_key(client, write)
+                made = await _create_key(client, write)
             case Apply():
-                await self._apply(client, write)
+                return await self._apply(client, write)
             case Patch() | Adopt():
                 self._on_stored(await _patch(client, write))
             case DryRunPod():
@@ -201,10 +207,9 @@ class Writer:
                     PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
                 )
             case KeepRevision() | StartJob():
-                resource = JOBS if isinstance(write, StartJob) else CONTROLLER_REVISIONS
-                await _create_named(client, resource, write.content)
+                made = await _create_named(client, write)
             case DropRevision():
-                await _drop_revision(client, write)
+                made = await _drop_revision(client, write)
             case HandOver():
                 await _hand_over(client, write)
             case Delete():
@@ -216,6 +221,7 @@ class Writer:
                     uid=write.uid,
                     grace_seconds=write.grace_seconds,
                 )
+        return write if made else None
 
     async def _create(self, client: Client, write: Create) -> None:
         resource = BY_KIND[kind_of(write.content)]
@@ -234,8 +240,11 @@ class Writer:
             try_first=content["kind"] == STATEFUL_SET,
         )
 
-    async def _apply(self, client: Client, write: Apply) -> None:
-        """Apply with the uid as a precondition: an object that replaced ours answers 409."""
+    async def _apply(self, client: Client, write: Apply) -> Apply:
+        """Apply with the uid as a precondition: an object that replaced ours answers 409.
+
+        Return the write with who undid ours, as far as the API server says it.
+        """
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
@@ -254,6 +263,9 @@ class Writer:
             # A write of the same template brings no other pods, so it need not be tried.
             try_first=template_hash(live) != template_hash(content),
         )
+        if write.why is not Why.DRIFT or not (by := changed_by(live, write.fields, FIELD_MANAGER)):
+            return write
+        return replace(write, cause=Cause(Origin.UNDONE, fields_named(write.fields), by))
 
     async def _keeping_all(
         self,
@@ -281,6 +293,14 @@ class Writer:
         self._tried[shape] = self._clock()
         while len(self._tried) > WELL_MAX:
             self._tried.popitem(last=False)
+
+
+def _waits(write: Write, missing: set[ObjectKey]) -> bool:
+    """Return whether something that a write needs was refused."""
+    if isinstance(write, CreateKey):
+        return bool(write.asked) and write.asked.issubset(missing)
+    needs = getattr(write, "needs", frozenset[ObjectKey]())
+    return not missing.isdisjoint(needs)
 
 
 def _shape(content: KubernetesObject) -> int:
@@ -350,33 +370,42 @@ async def _patch(client: Client, write: Patch | Adopt) -> dict[str, Any]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **stored}
 
 
-async def _create_key(client: Client, write: CreateKey) -> None:
-    # One that exists already is the key: nobody else was told its name.
+async def _create_key(client: Client, write: CreateKey) -> bool:
+    """Return whether a key was made: one that exists already is the key, as nobody else was told
+    its name.
+    """
     try:
         await client.create(
             SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content)
         )
     except ApiError as error:
         if error.reason == ALREADY_EXISTS:
-            return
+            return False
         if (name := written_name(write)) not in str(error):
             raise
         # Whoever knew the name before the Secret exists could make it first (ADR 18), and refusals
         # end in the status.
         said = str(error).replace(name, HIDDEN_NAME)
         raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
+    return True
 
 
-async def _create_named(client: Client, resource: Resource, content: KubernetesObject) -> None:
-    """Create an object named by its content: an existing one of its name is the same."""
+async def _create_named(client: Client, write: KeepRevision | StartJob) -> bool:
+    """Create an object named by its content, and return whether it was made: an existing one of its
+    name is the same.
+    """
     try:
-        await client.create(resource, content["metadata"]["namespace"], content)
+        resource = JOBS if isinstance(write, StartJob) else CONTROLLER_REVISIONS
+        await client.create(resource, write.content["metadata"]["namespace"], write.content)
     except ApiError as error:
         if error.reason != ALREADY_EXISTS:
             raise
+        return False
+    return True
 
 
-async def _drop_revision(client: Client, write: DropRevision) -> None:
+async def _drop_revision(client: Client, write: DropRevision) -> bool:
+    """Delete a revision of ours, and return whether there was one."""
     found = await client.get(
         # Read first: the name alone does not tell its owner. Its content is not needed for that.
         CONTROLLER_REVISIONS,
@@ -384,10 +413,12 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
         write.name,
         metadata_only=True,
     )
-    if found and controller_uid(found) == write.owner_uid:
-        await client.delete(
-            CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"]
-        )
+    if found is None or controller_uid(found) != write.owner_uid:
+        return False
+    await client.delete(
+        CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"]
+    )
+    return True
 
 
 async def _hand_over(client: Client, write: HandOver) -> None:

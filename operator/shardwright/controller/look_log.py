@@ -16,10 +16,7 @@ from shardwright.api.conditions import ConditionType
 from shardwright.controller.process_settings import LOOK
 from shardwright.controller.queue import Key
 from shardwright.reconcile.writes import (
-    Adopt,
     Apply,
-    Create,
-    Delete,
     DryRunPod,
     Patch,
     Why,
@@ -120,7 +117,7 @@ def _of_groups(
                 what=name,
                 before=states[0],
                 after=states[1],
-                cause=_failure(failed) if news else one.get("waiting") or "",
+                cause=_failure(failed) if failed and news else one.get("waiting") or "",
                 bad=bool(news),
             )
     for name in known:
@@ -148,21 +145,6 @@ def log_transitions(key: Key, before: Mapping[str, Any], after: Mapping[str, Any
         )
 
 
-def cause_of(write: Write) -> str:
-    """Return why a write is sent, in one word."""
-    match write:
-        case Apply(why=why) | Patch(why=why):
-            return why.value
-        case Delete(why=why):
-            return why.value if why else "NotWanted"
-        case Create():
-            return "Missing"
-        case Adopt():
-            return "Orphaned"
-        case _:
-            return "New"
-
-
 def target_of(write: Write) -> str:
     """Return kind and name of a write's object, for people."""
     return f"{written_kind(write)}/{shown_name(write)}"
@@ -173,7 +155,7 @@ def log_write(key: Key, write: Write) -> None:
     # A question changes nothing in the cluster.
     if isinstance(write, DryRunPod):
         return
-    extra: dict[str, object] = {"key": "/".join(key), "cause": cause_of(write)}
+    extra: dict[str, object] = {"key": "/".join(key), "cause": str(write.cause)}
     if isinstance(write, Apply) and write.fields:
         extra["fields"] = write.fields
     # What is only remembered of a group changes nothing that runs.

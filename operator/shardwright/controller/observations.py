@@ -1,75 +1,21 @@
-"""What one reconcile notes for a model's next: lost with the process, never needed to be right.
+"""What one reconcile notes for a model's next: lost with the process, never needed to be right."""
 
-Which objects does somebody keep setting back, so that they are repaired only now and then?
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.controller import rate_limits
 from shardwright.controller.queue import Key
 from shardwright.controller.rate_limits import Gist, Said
 from shardwright.errors import Problem
+from shardwright.reconcile import contest
+from shardwright.reconcile.cause import Contest
+from shardwright.reconcile.contest import Repair
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.publish import Published
+from shardwright.reconcile.snapshot import Outcome
 from shardwright.reconcile.writes import ObjectKey
-
-REPAIRS_MAX: Final = 5
-"""Repairs of one object within :data:`WINDOW_SECONDS` that are still taken for chance. Basis:
-assumed.
-"""
-
-WINDOW_SECONDS: Final = 300.0
-
-PAUSE_SECONDS: Final = 300.0
-"""How long a contested object is left as it is. Basis: assumed; as the longest other backoff
-here.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
-    """One repair of an object: when, and of which fields."""
-
-    at: datetime
-    fields: tuple[str, ...]
-
-
-def contested(
-    repairs: Mapping[ObjectKey, Sequence[Repair]], now: datetime
-) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return the contested objects that are left alone for now, with their fields."""
-    return {
-        key: done[-1].fields
-        for key, done in repairs.items()
-        if len(done) >= REPAIRS_MAX
-        # Never given up for good: whoever keeps setting it back may have stopped meanwhile.
-        and now - done[-1].at < timedelta(seconds=PAUSE_SECONDS)
-    }
-
-
-def remembered(
-    repairs: Mapping[ObjectKey, Sequence[Repair]],
-    repaired: Mapping[ObjectKey, tuple[str, ...]],
-    now: datetime,
-) -> dict[ObjectKey, tuple[Repair, ...]]:
-    """Return the repairs that still count, with those of this reconcile."""
-    # Repairs from before the pause count after it, or a contested object would be repaired
-    # REPAIRS_MAX times again before it is left alone.
-    window = timedelta(seconds=WINDOW_SECONDS + PAUSE_SECONDS)
-    kept = {
-        key: tuple(repair for repair in done if now - repair.at < window)
-        for key, done in repairs.items()
-    }
-    # Bounded: somebody who edits an object every second must not grow the operator's memory.
-    added = {
-        key: (*kept.get(key, ()), Repair(at=now, fields=fields))[-REPAIRS_MAX:]
-        for key, fields in repaired.items()
-    }
-    return {key: done for key, done in {**kept, **added}.items() if done}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +47,9 @@ class Observation:
         """Return whether nothing has changed, and no reconcile is due."""
         return self.mark == mark and (self.again_at is None or now < self.again_at)
 
-    def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
-        """Return the objects that must not be repaired yet."""
-        return contested(self.repairs, now)
+    def contested(self, now: datetime) -> dict[ObjectKey, Contest]:
+        """Return the objects that somebody keeps undoing."""
+        return contest.contested(self.repairs, now)
 
 
 class Observations:
@@ -116,15 +62,17 @@ class Observations:
         """Return the observation of a model."""
         return self._observations.get(key, Observation())
 
-    def take_over(self, key: Key, uid: str, published: Published, now: datetime) -> None:
-        """Store the results of a reconcile of the resource with this uid."""
+    def take_over(
+        self, key: Key, uid: str, published: Published, done: Outcome, now: datetime
+    ) -> None:
+        """Store the results of a reconcile of the resource with this uid, and of its writes."""
         before = self.of(key)
         # A reconcile that could not read the objects has not seen that there is no record.
         record = before.record if published.found.hidden else None
         self._observations[key] = Observation(
             since=published.since,
             kept_out=published.kept_out,
-            repairs=remembered(before.repairs, published.repaired, now),
+            repairs=contest.remembered(before.repairs, done, now),
             said=before.said,
             record=(uid, published.record) if published.record else record,
             distrusted=published.distrusted,

@@ -17,13 +17,7 @@ from shardwright.cluster.reports import Recorder, write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.cluster_cache import ClusterCache, Dependencies, user_written
 from shardwright.controller.full_objects import ChangedError
-from shardwright.controller.look_log import (
-    Refusals,
-    cause_of,
-    log_transitions,
-    log_write,
-    target_of,
-)
+from shardwright.controller.look_log import Refusals, log_transitions, log_write, target_of
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.observations import Observation, Observations
 from shardwright.controller.plan_broker import PlanBroker
@@ -143,7 +137,7 @@ class Reconciler:
             return Requeue(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         # Before the status: the GPUs must be kept also where the API server does not take the
         # status.
-        self._take_over(key, live["metadata"]["uid"], published)
+        self._take_over(key, live["metadata"]["uid"], published, done)
         again_at = await self._publish(key, live, published)
         return self._next_look(key, mark, done, again_at, _priority(published))
 
@@ -278,7 +272,7 @@ class Reconciler:
             log_write(key, write)
             self._refusals.over(key, target_of(write))
         for refusal in outcome.refused:
-            facts = {"reason": refusal.reason, "cause": cause_of(refusal.write)}
+            facts = {"reason": refusal.reason, "cause": str(refusal.write.cause)}
             self._refusals.say(key, target_of(refusal.write), refusal.message, **facts)
             if refusal.reason == UNKNOWN_PATH:
                 self._parts.snapshots.note_unserved(written_kind(refusal.write))
@@ -318,10 +312,10 @@ class Reconciler:
             raise ChangedError
         return certain
 
-    def _take_over(self, key: Key, uid: str, published: Published) -> None:
+    def _take_over(self, key: Key, uid: str, published: Published, done: Outcome) -> None:
         if published.found.rollback is None:
             self._recalling.forget(key)
-        self._observations.take_over(key, uid, published, self._clock.now())
+        self._observations.take_over(key, uid, published, done, self._clock.now())
         if published.leaves_the_line:
             self._cache.enqueue(key, None)
         before, claimed = self._cache.interests(key), self._cache.claimed_by(key)

@@ -8,12 +8,13 @@ zero, and status is never read back.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
+from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.drift import PENDING_MAX, asked_by
 from shardwright.reconcile.members import (
     LONGEST_REASON,
@@ -25,7 +26,6 @@ from shardwright.reconcile.members import (
     Member,
 )
 from shardwright.rendering.bundle import ASKED_HASH, KubernetesObject
-from shardwright.rendering.names import generation_of
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 from shardwright.resolving.intent import RestartPolicy
 
@@ -60,6 +60,17 @@ TAKEN_GRACEFULLY: Final = frozenset(
 condition DisruptionTarget, and ours.
 """
 
+TAKEN: Final = TAKEN_GRACEFULLY | {
+    "PodLost",
+    "DeletionByTaintManager",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+}
+"""Reasons of a pod that somebody has taken away, which is no failure of its group. Source: the
+condition DisruptionTarget of Kubernetes 1.36, which a Job's pod failure policy may leave out, too;
+and ours.
+"""
+
 UNSCHEDULABLE_SECONDS: Final = 300
 """How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
 
@@ -73,8 +84,9 @@ give a node up that has not registered within 15 minutes, and its GPU driver tak
 class Incident:
     """One failure of a group that restarts it as a whole.
 
-    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` those of the row that are
-    the engine's fault.
+    ``restarts`` counts them all, ``attempt`` the failures in a row, ``counted`` those of the row
+    that are the engine's fault. Of pods that were only taken away the first is an attempt, so that
+    there is one, and no other.
     """
 
     id: str
@@ -91,6 +103,8 @@ class Incident:
     def _pause(self, policy: RestartPolicy) -> int:
         if self.spent(policy):
             return policy.max_delay_seconds
+        if self.failure.reason in TAKEN:
+            return 0
         # These hold unchanged, so the first one pauses already.
         pauses = (
             self.attempt
@@ -222,16 +236,38 @@ def new_incident(
 ) -> Incident:
     """Return the incident of a failure, counted anew if the group was ``stable`` since."""
     row = previous if previous and not stable else None
+    before = row.attempt if row else 0
+    if _is_taken(failure, members):
+        # A node pool that is upgraded moves a group several times, and nothing is wrong with it.
+        attempt = max(1, before)
+    else:
+        attempt = 1 if row and before == 1 and row.failure.reason in TAKEN else before + 1
     return Incident(
         # By the uids of the pods: the same failure seen by two reconciles, or two operators, is the
         # same incident.
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
-        attempt=row.attempt + 1 if row else 1,
+        attempt=attempt,
         counted=(row.counted if row else 0) + engine_to_blame(failure),
         time=now.astimezone(UTC).replace(microsecond=0),
         failure=failure,
     )
+
+
+def _is_taken(failure: Failure, members: Sequence[Member]) -> bool:
+    # Also for a reason that is not Kubernetes' own, and where the kubelet gives another one.
+    taken = (member for member in members if member.rank == failure.rank and member.taken_by)
+    return not failure.by_engine and (failure.reason in TAKEN or any(taken))
+
+
+def why_failed(failure: Failure) -> Cause:
+    """Return the cause of a write that follows from a failure: a pod that somebody takes away is
+    none of the engine's.
+    """
+    if failure.reason in TAKEN:
+        return Cause(Origin.WORLD, f"rank {failure.rank}: {failure.reason}")
+    code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+    return Cause(Origin.FAILURE, f"rank {failure.rank}: {failure.reason}{code}")
 
 
 def engine_to_blame(failure: Failure) -> bool:
@@ -519,26 +555,6 @@ def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
         pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
         restarts_before=_restarts_before(found.get(RESTARTS_BEFORE, "")),
     )
-
-
-def ready_pods(
-    stateful_sets: Iterable[KubernetesObject], groups: int, size: int, ready: Collection[str] = ()
-) -> int:
-    """Return how many pods the disruption budget counts: those of the ``groups`` largest groups
-    that have ever been ready.
-
-    ``ready`` names the groups that became ready in this reconcile. A group at zero counts with
-    ``size`` pods, any other with its own replicas.
-    """
-    pods: dict[str, int] = {}
-    for live in stateful_sets:
-        if live["metadata"]["name"] in ready or read_annotations(live).ready_once:
-            root, _ = generation_of(live["metadata"]["name"])
-            # Two generations count as one group: counted twice, the budget would allow no eviction.
-            pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
-    # Groups on their way out still have pods; the largest count, so that the budget errs on the
-    # strict side.
-    return sum(sorted(pods.values(), reverse=True)[:groups])
 
 
 def _restarts_value(before: RestartsBefore | None) -> str:

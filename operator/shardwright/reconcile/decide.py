@@ -10,7 +10,14 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.planning.drain import step_of
-from shardwright.reconcile.disruption import Rejection, held_back, one_after_another, rejected
+from shardwright.reconcile.cause import WISHED, Cause, Origin, fields_named, is_undone
+from shardwright.reconcile.disruption import (
+    Rejection,
+    held_back,
+    one_after_another,
+    planned_nodes,
+    rejected,
+)
 from shardwright.reconcile.drift import as_it_can_be, drifted_fields, is_in_the_way, template_hash
 from shardwright.reconcile.group import (
     Group,
@@ -44,10 +51,12 @@ from shardwright.reconcile.writes import (
     Create,
     CreateKey,
     Delete,
+    DryRunPod,
     ObjectKey,
     Patch,
     Why,
     Write,
+    written_kind,
     written_name,
 )
 from shardwright.rendering.bundle import KubernetesObject, of_kind
@@ -125,7 +134,11 @@ def decide(
         groups, [next_step(group, now) for group in groups], now, most, most_moving
     )
     needs = _Needs(desired, groups)
-    lives = [needs.noted(write) for step in steps for write in step.writes]
+    lives = [
+        needs.noted(_explained(write, group))
+        for group, step in zip(groups, steps, strict=True)
+        for write in step.writes
+    ]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     surplus = _prune(desired, observed, kept, former)
     return Decision(
@@ -160,8 +173,13 @@ def _in_order(
     for content in desired.objects:
         if content["kind"] != STATEFUL_SET:
             yield from _repaired(content, desired.owner_uid, observed)
+    yield from (write for write in lives if isinstance(write, DryRunPod))
     yield from _keys(desired, lives)
-    yield from (write for write in lives if not _ends_what_is_broken(write))
+    yield from (
+        write
+        for write in lives
+        if not (_ends_what_is_broken(write) or isinstance(write, DryRunPod))
+    )
     yield from surplus
 
 
@@ -231,6 +249,21 @@ def _ends_what_is_broken(write: Write) -> bool:
         # A rollout's stop ends a group that serves, so it waits for the objects of its next start.
         isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
     )
+
+
+def _explained(write: Write, group: Group) -> Write:
+    """Return the stop of a group for a change, with what it is that changes."""
+    if not (isinstance(write, Apply | Patch) and write.why is Why.ROLLOUT) or group.live is None:
+        return write
+    before, after = planned_nodes(group.live), planned_nodes(group.rendered)
+    if before != after:
+        moved = f"planned on {', '.join(sorted(after))} instead of {', '.join(sorted(before))}"
+        return replace(write, cause=Cause(Origin.WORLD, moved))
+    named = fields_named(drifted_fields(group.rendered["spec"], group.live["spec"]))
+    # The same is asked of its pods: this release makes others of it, or the namespace has another
+    # LimitRange.
+    origin = Origin.WORLD if group.asks_the_same else Origin.WISH
+    return replace(write, cause=Cause(origin, named))
 
 
 class _Needs:
@@ -330,13 +363,20 @@ def _beside_pods_of(template: KubernetesObject) -> frozenset[str]:
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
-    if any(
-        # Only with a write that starts pods: the operator may not read Secrets, so each idle
-        # reconcile would send a creation to hear 409.
-        isinstance(write, Create | Apply) and not _ends_what_is_broken(write)
+    # Only with a write that starts pods: the operator may not read Secrets, so each idle reconcile
+    # would send a creation to hear 409.
+    starts = [
+        write.needs
         for write in lives
-    ):
-        yield from (CreateKey(content=content) for content in desired.keys)
+        if isinstance(write, Create | Apply) and not _ends_what_is_broken(write)
+    ]
+    asking = (write for write in lives if isinstance(write, DryRunPod))
+    questions = {(written_kind(write), written_name(write)) for write in asking}
+    # One that asks nobody starts in any case, and needs its key.
+    asked = frozenset[ObjectKey]().union(*(needs & questions for needs in starts))
+    waits = asked if all(needs & questions for needs in starts) else frozenset[ObjectKey]()
+    if starts:
+        yield from (CreateKey(content=content, asked=waits) for content in desired.keys)
 
 
 def not_as_they_are(
@@ -451,21 +491,29 @@ def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tup
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)
-    return (
-        # With the uid, an object that somebody recreated in between is refused, not taken over.
-        (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
-    )
+    if not drift:
+        return ()
+    undone = is_undone(content, live, drift)
+    cause = Cause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
+    # With the uid, an object that somebody recreated in between is refused, not taken over.
+    return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift, cause=cause),)
 
 
 def _repaired(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
     """Return the write of an object beside the pods; one that cannot be patched is remade."""
     writes = placed(content, owner_uid, observed)
     live = observed.objects.get(object_key(content))
-    if live is None or not any(
-        isinstance(write, Apply) and is_in_the_way(content, live, write.fields) for write in writes
-    ):
+    stands = next(
+        (
+            write
+            for write in writes
+            if isinstance(write, Apply) and live and is_in_the_way(content, live, write.fields)
+        ),
+        None,
+    )
+    if live is None or stands is None:
         return writes
-    return (replace(_delete(object_key(content), live), why=Why.DRIFT),)
+    return (replace(_delete(object_key(content), live), why=Why.DRIFT, cause=stands.cause),)
 
 
 def _delete(key: ObjectKey, live: KubernetesObject) -> Delete:

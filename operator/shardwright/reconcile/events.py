@@ -9,6 +9,7 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
+from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.model_status import partly_placed, rolled_back, rollout_stopped
 from shardwright.reconcile.wording import failure_sentence
@@ -22,7 +23,6 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
-from shardwright.rendering.bundle import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
 WRITES_TOLD: Final = 20
@@ -134,7 +134,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
         # A new release repairs every field that it renders otherwise: nobody edited those, and an
         # event for each object would drown the others.
-        case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
+        case Apply(fields=fields, cause=Cause(origin=Origin.UNDONE)):
             yield Event(
                 reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}"
             )
@@ -151,15 +151,6 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
                 action="Delete",
                 note=f"{kind} {name} is not part of the plan any more",
             )
-
-
-def _by_somebody_else(fields: tuple[str, ...]) -> bool:
-    ours = any(field.endswith(CONTENT_HASH) for field in fields)
-    return not ours and any(
-        # Our own memory of a group.
-        not field.startswith("metadata.annotations")
-        for field in fields
-    )
 
 
 def _restart(write: Apply | Patch, found: Findings) -> Event:

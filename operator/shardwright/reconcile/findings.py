@@ -13,6 +13,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.quotas import IN_USE
@@ -67,9 +68,9 @@ class Findings:
     shall run (None: unknown), ``standing`` the groups that exist. ``decision`` is None if nothing
     may be deployed. ``hidden`` is why the model's state is unknown: then nothing else is known.
     ``lost`` are nodes that do not give pods back, ``strangers`` pods with the model's labels that
-    nobody of it controls. ``contested`` are objects that somebody keeps setting back, with the
-    fields; ``overfull`` objects that somebody has filled, with the oversized fields.
-    ``kept_engine`` is the engine's version if an earlier release chose it and no revision is run.
+    nobody of it controls. ``contested`` are objects that somebody keeps undoing; ``overfull``
+    objects that somebody has filled, with the oversized fields. ``kept_engine`` is the engine's
+    version if an earlier release chose it and no revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago. ``most_moving`` is how many
     groups may be down on purpose across models. ``rollback`` is the revision that runs instead of
     the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the
@@ -106,7 +107,7 @@ class Findings:
     pods_refused: Problem | None = None
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
-    contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    contested: Mapping[ObjectKey, Contest] = field(default_factory=dict)
     overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
     kept_engine: KeptEngine | None = None
     distrusted: Problem | None = None

@@ -21,7 +21,9 @@ from shardwright.reconcile.annotations import (
     find_failure,
     find_unschedulable,
     new_incident,
+    why_failed,
 )
+from shardwright.reconcile.cause import WISHED, Cause, Origin, fields_named, is_undone
 from shardwright.reconcile.drift import asked_by, drifted_fields, template_hash
 from shardwright.reconcile.group import Group, overdue
 from shardwright.reconcile.members import (
@@ -50,6 +52,9 @@ ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 # A patch cannot bring a new template, so none of these writes can start pods of another one.
 PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
 """Reasons to write a StatefulSet that serves nobody any more, or whose pods stay as they are."""
+
+ASKED_FOR: Final = Cause(Origin.WISH, "metadata.annotations.shardwright.io/restart")
+ITS_PODS: Final = Cause(Origin.WORLD, "its pods")
 
 BROKEN_GRACE_SECONDS: Final = 5  # a broken group serves nobody
 REFUSED_SECONDS: Final = 300
@@ -175,7 +180,11 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
         and remembered.incident.failure.reason == PODS_REFUSED
     )
     (start,) = _write(
-        group, _started(group, remembered.with_(stopped_for="")), Why.START, replicas=group.size
+        group,
+        _started(group, remembered.with_(stopped_for="")),
+        Why.START,
+        Cause(Origin.WAIT, "no pod of the former start is left, and no pause runs"),
+        replicas=group.size,
     )
     return GroupStep(
         state=_state(group, Situation.STARTING),
@@ -225,7 +234,8 @@ def _end(group: Group, now: datetime) -> GroupStep:
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
         remembered = remembered.with_(incident=better_known(remembered.incident, group.members))
     known = remembered != group.remembered
-    writes = _write(group, remembered, Why.CAUSE, replicas=0) if known else ()
+    cause = why_failed(remembered.incident.failure) if remembered.incident else WISHED
+    writes = _write(group, remembered, Why.CAUSE, cause, replicas=0) if known else ()
     state = _state(
         group,
         Situation.STOPPING,
@@ -246,8 +256,9 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
 def _stay_at_zero(group: Group) -> GroupStep:
     # Somebody scaled it up: the cause of the stop is no second failure.
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
+    cause = Cause(Origin.UNDONE, "spec.replicas")
     return GroupStep(
-        state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0)
+        state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, cause, replicas=0)
     )
 
 
@@ -264,11 +275,12 @@ def _changed(group: Group) -> bool:
 
 def _hurried(group: Group) -> tuple[Write, ...]:
     # Cut the grace of pods that serve nobody. One that was only taken keeps it: requests may go on.
-    remembered = group.remembered
+    remembered, incident = group.remembered, group.remembered.incident
     if remembered.stopped_for != Why.FAILURE or (
-        remembered.incident and remembered.incident.failure.reason in TAKEN_GRACEFULLY
+        incident and incident.failure.reason in TAKEN_GRACEFULLY
     ):
         return ()
+    cause = why_failed(incident.failure) if incident else WISHED
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
         Delete(
@@ -277,6 +289,7 @@ def _hurried(group: Group) -> tuple[Write, ...]:
             name=m.name,
             uid=m.uid,
             grace_seconds=BROKEN_GRACE_SECONDS,
+            cause=cause,
         )
         # Also for pods that are ending: a second deletion with a shorter grace cuts it short.
         for m in group.members
@@ -298,9 +311,16 @@ def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datet
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped)
     return GroupStep(
         state=state,
-        writes=_write(group, stopped, why, replicas=0),
+        writes=_write(group, stopped, why, _why_stopped(why, stopped), replicas=0),
         planned=why in ON_PURPOSE and group.complete,
     )
+
+
+def _why_stopped(why: Why, stopped: GroupAnnotations) -> Cause:
+    if why is Why.FAILURE and stopped.incident:
+        return why_failed(stopped.incident.failure)
+    # What is wanted otherwise is looked for only of a group whose turn has come.
+    return ASKED_FOR if why is Why.REQUESTED else WISHED
 
 
 def _keep(group: Group, now: datetime) -> GroupStep:
@@ -326,10 +346,14 @@ def _keep(group: Group, now: datetime) -> GroupStep:
         # With the memory as it is: a new memory alone is no drift, and is written as a patch.
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
-        return GroupStep(state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift))
+        undone = is_undone(group.rendered, group.live or {}, drift)
+        cause = Cause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
+        (write,) = _write(group, remembered, Why.DRIFT, cause)
+        repair = replace(write, fields=drift) if isinstance(write, Apply) else write
+        return GroupStep(state=state, writes=(repair,))
+    noted = remembered != group.remembered
     return GroupStep(
-        state=state,
-        writes=_write(group, remembered, Why.NOTE) if remembered != group.remembered else (),
+        state=state, writes=_write(group, remembered, Why.NOTE, ITS_PODS) if noted else ()
     )
 
 
@@ -446,9 +470,9 @@ def _write(
     group: Group,
     remembered: GroupAnnotations,
     why: Why,
+    cause: Cause,
     *,
     replicas: int | None = None,
-    fields: tuple[str, ...] = (),
 ) -> tuple[Apply | Patch]:
     """Return the write of a StatefulSet's memory and number of pods (None: unchanged).
 
@@ -465,14 +489,14 @@ def _write(
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
         }
-        return (Patch(**where, annotations=changed, why=why, replicas=replicas),)
+        return (Patch(**where, annotations=changed, why=why, replicas=replicas, cause=cause),)
     intent = _intent(group, remembered)
     content = (
         intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
     )
     # Template and replicas: 0 in one request: an operator killed between two would leave a new
     # template under running pods.
-    return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
+    return (Apply(content=content, uid=metadata["uid"], why=why, cause=cause),)
 
 
 def outdated(group: Group, now: datetime) -> GroupState:

@@ -36,6 +36,7 @@ from shardwright.reconcile.wording import (
     anew_sentence,
     better_sentence,
     clients_sentence,
+    contested_sentence,
     failure_sentence,
     fixes_sentence,
     hand_over_sentence,
@@ -208,11 +209,8 @@ def _contested(found: Findings) -> ConditionSaid:
         )
         return ConditionSaid(True, Reason.OBJECT_OVERFULL, message)
     if found.contested:
-        (kind, name), fields = min(found.contested.items())
-        message = (
-            f"somebody keeps changing {', '.join(fields[:SHOWN])} of {kind} {name}; it is set "
-            "right every few minutes only"
-        )
+        key = min(found.contested)
+        message = contested_sentence(key, found.contested[key])
         return ConditionSaid(True, Reason.FIELD_CONTESTED, message)
     return _IDLE
 

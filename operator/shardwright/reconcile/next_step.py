@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline.assembly import OnCluster, bundle_for
-from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.autoscaling import handed_over
+from shardwright.reconcile.cause import rendered_hash
 from shardwright.reconcile.decide import (
     Desired,
     KnownGroups,
@@ -34,13 +34,8 @@ from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.group import following_generations, generations
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan, current_plan
-from shardwright.reconcile.pod_inputs import (
-    as_made,
-    following,
-    restored_pods,
-    stateful_sets,
-    unavailable,
-)
+from shardwright.reconcile.pod_inputs import as_made, following, restored_pods, unavailable
+from shardwright.reconcile.protected import protected_pods
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
@@ -48,7 +43,17 @@ from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
-from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
+from shardwright.reconcile.writes import (
+    Apply,
+    Delete,
+    DryRunPod,
+    Why,
+    Write,
+    ended_groups,
+    pod_of,
+    written_kind,
+    written_name,
+)
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
@@ -381,8 +386,14 @@ def _deploy(
     # Told before the pods hang; groups that run are not the scheduler's concern.
     if problem and record.plan.groups and not subject.intent.plan_only:
         return _kept(snapshot, derived, now, refused=problem)
+    # Only the plan knows how many bytes of weights a start has to load.
+    seconds = derived.rules.progress_deadline_seconds
+    if seconds is None:
+        seconds = start_deadline_seconds(record.plan, subject.deployment)
+    pods, owner = record.plan.nodes_per_replica, snapshot.resource.owner
+    ready = protected_pods(derived.observed, owner.uid, pods, seconds, now)
     try:
-        bundle = _bundle(snapshot, subject, derived, record)
+        bundle = _bundle(snapshot, subject, derived, record, ready)
     except InputError as error:
         return _kept(snapshot, derived, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
@@ -392,12 +403,8 @@ def _deploy(
         rejected=rejected,
         revision=hash_of(subject),
         restores=restored_pods(snapshot, subject, record) is not None,
+        progress_deadline_seconds=seconds,
     )
-    # Only the plan knows how many bytes of weights a start has to load.
-    if rules.progress_deadline_seconds is None:
-        rules = replace(
-            rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment)
-        )
     return _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
 
 
@@ -524,14 +531,14 @@ def _handed_over(snapshot: Snapshot, deployed: Deployed, derived: Derived) -> It
 
 def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:
     for write in deployed.decision.writes if deployed.decision else ():
-        contested = (
-            isinstance(write, Apply)
-            # Only repairs: a stop or a start is never left out because somebody edits the same
-            # object.
-            and write.why is Why.DRIFT
-            and object_key(write.content) in snapshot.contested
-        )
-        if not contested:
+        # Only repairs: a stop or a start is never left out because somebody edits the same object.
+        if not (isinstance(write, Apply | Delete) and write.why is Why.DRIFT):
+            yield write
+            continue
+        contest = snapshot.contested.get((written_kind(write), written_name(write)))
+        rendered = rendered_hash(write.content) if isinstance(write, Apply) else ""
+        # What we render otherwise by now is written at once: nobody has undone that yet.
+        if contest is None or contest.rendered != rendered:
             yield write
 
 
@@ -547,8 +554,15 @@ def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[
                 yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
 
 
-def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord) -> Bundle:
-    """Return the objects of a plan, none if it is only shown.
+def _bundle(
+    snapshot: Snapshot,
+    subject: Subject,
+    derived: Derived,
+    record: PlanRecord,
+    ready: int | None = None,
+) -> Bundle:
+    """Return the objects of a plan, none if it is only shown; ``ready`` are the pods that its
+    disruption budget counts (None: all).
 
     Raises:
         InputError: This cluster lacks something that they need.
@@ -558,13 +572,9 @@ def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: Plan
     plan = record.plan
     owner, observed = snapshot.resource.owner, derived.observed
     cluster = snapshot.cluster or Cluster()
-    sets = stateful_sets(observed).values()
-    # From this reconcile: the annotation that notes readiness is written after the rendering.
-    ready = frozenset(group.name for group in derived.standing if group.ready)
     places = dict(
         zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
     )
-    pods = plan.nodes_per_replica
     asking = as_made(snapshot, derived, subject, record)
 
     def made(of: tuple[int, ...]) -> Bundle:
@@ -572,7 +582,7 @@ def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: Plan
             replace(subject, deployment=asking),
             plan,
             OnCluster(domain=cluster.domain, scheduling_api=cluster.scheduling_api or None),
-            ready_pods=ready_pods(sets, len(plan.groups), pods, ready),
+            ready_pods=ready,
             generations=of,
         )
 

@@ -39,18 +39,15 @@ from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (
-    Apply,
     Aside,
     Create,
     DropRevision,
     DryRunPod,
     KeepRevision,
     ObjectKey,
-    Why,
     written_kind,
     written_name,
 )
-from shardwright.rendering.bundle import CONTENT_HASH, KubernetesObject
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
@@ -119,7 +116,7 @@ class Published:
     when last, for as long as a condition says so. ``kept`` are the GPUs to keep, None for none, or
     if not ``known``; ``pods`` those that are to hold them, as quotas count them (None: nothing is
     limited). ``since`` is when each passing fact was first seen. ``kept_out`` are the API server's
-    objections to the pods of StatefulSets, by uid. ``repaired`` are the repaired fields by object.
+    objections to the pods of StatefulSets, by uid.
     ``unseen`` are objects under its names that no cache shows as its own, to be read by name.
     ``waits_for_capacity``: reconcile when GPUs come free.
     """
@@ -137,7 +134,6 @@ class Published:
     known: bool = True
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
-    repaired: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     unseen: frozenset[ObjectKey] = frozenset()
     waits_for_capacity: bool = False
 
@@ -207,6 +203,7 @@ def publish(
     distrusted, record = _distrusted(snapshot, now), _in_place(snapshot, derived)
     found = _found(snapshot, derived, planned, deployed, outcome)
     found = replace(found, distrusted=distrusted[0] if distrusted else None)
+    kept_out = _kept_out(snapshot, derived, outcome)
     before = snapshot.resource.status.get("conditions") or ()
     return Published(
         status={
@@ -216,7 +213,7 @@ def publish(
         },
         events=(*planned.events, *events_of(before, found, outcome.written)),
         again_at=_sooner(
-            _again_at(snapshot, derived, found, now, distrusted), deployed.again_seconds, now
+            _again_at(snapshot, derived, found, now, kept_out), deployed.again_seconds, now
         ),
         recheck_at=_recheck_at(snapshot, found, now),
         found=found,
@@ -230,8 +227,7 @@ def publish(
         and not isinstance(snapshot.subject, tuple)
         and not (derived.unreadable and derived.standing),
         since=derived.since,
-        kept_out=_kept_out(snapshot, derived, outcome),
-        repaired=_repaired(snapshot, derived, outcome),
+        kept_out=kept_out,
         unseen=_unseen(snapshot, derived, outcome),
         waits_for_capacity=(planned.short or planned.lacks) is not None,
     )
@@ -275,34 +271,6 @@ def _revisions(snapshot: Snapshot, deployed: Deployed, outcome: Outcome) -> dict
     stand, history = history_of(snapshot.resource.status), deployed.history
     runs = hash_of(snapshot.subject) if isinstance(snapshot.subject, Subject) else ""
     return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
-
-
-def _repaired(
-    snapshot: Snapshot, derived: Derived, outcome: Outcome
-) -> dict[ObjectKey, tuple[str, ...]]:
-    # Also repairs that met somebody else's change at the same moment.
-    outcomes = (outcome, *(done for record, done in snapshot.recorded if record == derived.record))
-    raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
-    written = (write for done in outcomes for write in done.written)
-    tried = (
-        write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT
-    )
-    # A record that follows its pods to their nodes renders the template anew: nobody edited it, so
-    # it must not count as contested.
-    follows = any(record.sought and record != snapshot.record for record, _ in snapshot.recorded)
-    return {
-        object_key(item.content): item.fields
-        for item in tried
-        if not (follows and _rendered_anew(derived, item.content))
-    }
-
-
-def _rendered_anew(derived: Derived, content: KubernetesObject) -> bool:
-    live = derived.observed.objects.get(object_key(content), {"metadata": {}})
-    stood, stands = (
-        (item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content)
-    )
-    return None not in (stood, stands) and stood != stands
 
 
 def _unseen(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> frozenset[ObjectKey]:
@@ -490,7 +458,7 @@ def _again_at(
     derived: Derived,
     found: Findings,
     now: datetime,
-    distrusted: tuple[Problem, datetime] | None,
+    kept_out: Mapping[str, str],
 ) -> datetime | None:
     waits = (
         derived.recheck_at,
@@ -498,15 +466,15 @@ def _again_at(
         given_up_at(derived.observed.members, now),
     )
     times = [time for time in waits if time]
-    if distrusted:
+    if distrusted := _distrusted(snapshot, now):
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
     if snapshot.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
-    if (
-        any(sighting.sight is Sight.NO_PODS for sighting in derived.since)
-        and not snapshot.resource.paused
-    ):
-        times.append(now + timedelta(seconds=NO_PODS_SECONDS))
+    short = {sighting.of for sighting in derived.since if sighting.sight is Sight.NO_PODS}
+    if short and not snapshot.resource.paused:
+        # Who has been told why is asked again only now and then.
+        told = short <= kept_out.keys()
+        times.append(now + timedelta(seconds=UNREADY_SECONDS if told else NO_PODS_SECONDS))
     return min(times, default=None)
 
 

@@ -16,6 +16,7 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline.replanning import Held, Replanned
 from shardwright.planning.report import Plan
+from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -172,15 +173,19 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The writes that were carried out, and those that were refused."""
+    """The writes that were carried out, and those that were refused; ``found`` are those of the
+    first that met what they were to make.
+    """
 
     written: tuple[Write, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    found: tuple[Write, ...] = ()
 
     @property
     def changed(self) -> bool:
         """Return whether something was written; a dry run of a pod only asks."""
-        return any(not isinstance(write, DryRunPod) for write in self.written)
+        wrote = (write for write in self.written if not isinstance(write, DryRunPod))
+        return any(write not in self.found for write in wrote)
 
     @property
     def refusal(self) -> Refusal | None:
@@ -191,7 +196,9 @@ class Outcome:
     def then(self, later: "Outcome") -> "Outcome":
         """Return the results of both."""
         return Outcome(
-            written=(*self.written, *later.written), refused=(*self.refused, *later.refused)
+            written=(*self.written, *later.written),
+            refused=(*self.refused, *later.refused),
+            found=(*self.found, *later.found),
         )
 
 
@@ -205,7 +212,7 @@ class Snapshot:
     the same as it was last found, and when. ``keys`` sign plans of record. ``observed`` are the
     present objects, or why they cannot be read. ``cluster`` is None until every cache is full.
     ``since`` is when each passing fact was first seen. ``contested`` are objects that somebody
-    keeps setting back and that are not to be repaired yet, with their fields. ``kept_out`` are the
+    keeps undoing and that are not to be repaired yet. ``kept_out`` are the
     API server's objections to the pods of StatefulSets, by uid, as last asked. ``fetching`` is the
     state of the Job that reads the model's config, if nobody has given one. ``certain``: objects
     were read from the API server, not from caches, as they must be before anything is ended.
@@ -225,7 +232,7 @@ class Snapshot:
     observed: Observed | Problem
     cluster: Cluster | None
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
-    contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    contested: Mapping[ObjectKey, Contest] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
     fetching: Fetching | None = None
     certain: bool = False

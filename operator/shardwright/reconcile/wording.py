@@ -12,12 +12,14 @@ from shardwright.planning.gain import GAIN_MIN, Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence
+from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.members import Awaited, Failure, GroupState, Wait
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.writes import (
     Apply,
     DropRevision,
+    ObjectKey,
     Why,
     shown_name,
     written_kind,
@@ -299,6 +301,18 @@ def named(names: Sequence[str]) -> str:
     """
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{', '.join(names[:SHOWN])}{more}"
+
+
+def contested_sentence(key: ObjectKey, contest: Contest) -> str:
+    """Return who keeps undoing an object of ours, and what is done about it."""
+    kind, name = key
+    who = contest.by or "somebody"
+    if not contest.fields:
+        return f"{who} keeps deleting {kind} {name}; it is made again each time"
+    return (
+        f"{who} keeps changing {', '.join(contest.fields[:SHOWN])} of {kind} {name}; it is set "
+        "right every few minutes only"
+    )
 
 
 def leftovers_sentence(names: Sequence[str]) -> str:

@@ -1,13 +1,14 @@
 """Which writes are there? Creations, applications, patches and deletions, as values that
 ``cluster`` carries out. A write to an existing object names its uid, so that no other of the same
-name is hit.
+name is hit. Each has the cause that it follows from; writes that differ in that alone are the same.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from shardwright.reconcile.cause import LEFT_BEHIND, WISHED, Cause
 from shardwright.rendering.bundle import KubernetesObject
 
 ObjectKey = tuple[str, str]
@@ -36,13 +37,19 @@ class Create:
 
     content: KubernetesObject
     needs: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKey:
-    """Create a Secret with a new key; an existing one of its name is the key."""
+    """Create a Secret with a new key; an existing one of its name is the key.
+
+    If all of ``asked``, the dry runs of the pods that mount it, are refused, it is not needed yet.
+    """
 
     content: KubernetesObject
+    asked: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ class KeepRevision:
     """Create a ControllerRevision named by its content; an existing one of its name is the same."""
 
     content: KubernetesObject
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,7 @@ class StartJob:
     """Create a Job named by its work; an existing one of its name is the same."""
 
     content: KubernetesObject
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,7 @@ class DropRevision:
     name: str
     owner_uid: str
     needs: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +91,7 @@ class Apply:
     why: Why = Why.DRIFT
     fields: tuple[str, ...] = ()  # paths of those that differ
     needs: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +108,7 @@ class Patch:
     why: Why
     replicas: int | None = None
     needs: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +117,7 @@ class DryRunPod:
 
     content: KubernetesObject
     set_uid: str
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +134,7 @@ class Delete:
     grace_seconds: int | None = None
     why: Why | None = None
     needs: frozenset[ObjectKey] = frozenset()
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +146,7 @@ class Adopt:
     name: str
     uid: str
     owner: Mapping[str, Any]
+    cause: Cause = field(default=LEFT_BEHIND, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +157,7 @@ class HandOver:
     namespace: str
     version: str
     replicas: int
+    cause: Cause = field(default=WISHED, compare=False)
 
 
 HIDDEN_NAME: Final = "(name withheld)"

@@ -232,7 +232,7 @@ def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(
 def test_a_number_is_handed_over_through_the_scale_of_the_version_that_was_read() -> None:
     write = HandOver(name="llama", namespace="models", version="7", replicas=4)
     with serving(Answer(body={})) as (api, client):
-        asyncio.run(Writer(client, [].append).carry_out([write]))
+        asyncio.run(Writer(client, lambda _: None).carry_out([write]))
         body = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 4}}
         path = SHARDED_MODELS.path("models", "llama", "scale")
         assert api.requests == [("PATCH", f"{path}?fieldManager=shardwright", body)]
@@ -274,7 +274,7 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
         api,
         client,
     ):
-        assert carry_out(client, write) == Outcome(written=(write,))
+        assert carry_out(client, write) == Outcome(written=(write,), found=(write,))
         assert [method for method, _, _ in api.requests] == ["POST"]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
         assert refused(client, write).code == 403
@@ -286,7 +286,7 @@ def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
         api,
         client,
     ):
-        assert carry_out(client, write) == Outcome(written=(write,))
+        assert carry_out(client, write) == Outcome(written=(write,), found=(write,))
         assert [path.partition("?")[0] for _, path, _ in api.requests] == [
             "/apis/apps/v1/namespaces/models/controllerrevisions"
         ]
@@ -299,8 +299,8 @@ def test_a_revision_is_deleted_where_it_is_the_models_own(owner: str) -> None:
     api = MemoryApi()
     api.put(CONTROLLER_REVISIONS, rendered("ControllerRevision", "llama-revision-0123456789"))
     write = DropRevision(namespace="models", name="llama-revision-0123456789", owner_uid=owner)
-    for _ in range(2):
-        assert carry_out(api, write) == Outcome(written=(write,))
+    outcomes = [carry_out(api, write) for _ in range(2)]
+    assert [outcome.changed for outcome in outcomes] == [owner == OWNER_UID, False]
     assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (owner == OWNER_UID)
 
 

@@ -8,6 +8,7 @@ import pytest
 from shardwright.api.conditions import SOMETIMES, Condition, ConditionType
 from shardwright.api.published import Status
 from shardwright.planning.report import NoPlan, Plan, WaysOut
+from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
@@ -222,7 +223,7 @@ def test_pods_that_should_be_gone_and_are_not_degrade_a_model_and_their_nodes_ar
 
 
 def test_a_field_that_somebody_keeps_setting_back_is_named_and_disturbs_nothing_else() -> None:
-    contested = {("Service", "llama"): ("spec.ports[0].port",)}
+    contested = {("Service", "llama"): Contest(fields=("spec.ports[0].port",))}
     shown = {c.type: c for c in conditions(found(contested=contested, decision=decided(READY)))}
     conflict = shown[ConditionType.FIELD_CONFLICT]
     message = (

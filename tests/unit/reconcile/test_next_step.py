@@ -13,6 +13,7 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.pipeline.plan_upgrade import PAUSE
+from shardwright.reconcile.cause import Cause, Contest, Origin, rendered_hash
 from shardwright.reconcile.group import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.members import Situation
@@ -590,7 +591,7 @@ class TestRefusals:
         published = operator.run(REFUSED_SECONDS, step=NO_PODS_SECONDS)
         assert published.kept
         assert published.kept.released == frozenset()
-        published = operator.run(40, step=NO_PODS_SECONDS)
+        published = operator.run(60, step=NO_PODS_SECONDS)
         assert published.kept
         assert published.kept.released == {0}
         assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
@@ -701,7 +702,8 @@ class TestOthers:
         operator = serving(1, **ONE_NODE, replicas=1)
         service = operator.cluster.objects["Service", "llama"]
         service["spec"]["ports"][0]["port"] = 9
-        operator.contested = {("Service", "llama"): ("spec.ports[0].port",)}
+        contest = Contest(fields=("spec.ports[0].port",), rendered=rendered_hash(service))
+        operator.contested = {("Service", "llama"): contest}
         published = operator.reconcile()
         assert operator.written == []
         assert condition(published, "FieldConflict")["status"] == "True"
@@ -711,12 +713,13 @@ class TestOthers:
         operator.contested = {}
         published = operator.reconcile()
         assert named(operator.written) == [("Apply", "Service", "llama")]
-        assert published.repaired == {("Service", "llama"): ("spec.ports[0].port",)}
+        (repair,) = operator.written
+        assert repair.cause == Cause(Origin.UNDONE, "spec.ports[0].port")
         assert condition(published, "FieldConflict")["status"] == "False"
 
     def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(self) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
-        operator.contested = {("StatefulSet", "llama-0"): ("spec.template",)}
+        operator.contested = {("StatefulSet", "llama-0"): Contest(fields=("spec.template",))}
         break_a_rank(operator, "llama-0-1")
         operator.reconcile()
         assert [write.why for write in operator.written if isinstance(write, Patch)] == [

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.annotations import (
-    READY_ONCE,
     GroupAnnotations,
     find_failure,
     new_incident,
     read_annotations,
-    ready_pods,
 )
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.group import LOST_SECONDS, LifeRules, following_generations
@@ -196,27 +194,6 @@ def test_an_outage_that_began_by_a_clock_that_ran_ahead_has_no_length() -> None:
     world.write(reconcile(world, seconds(60)).writes)
     remembered = memory(world)
     assert (remembered.stopped_at, remembered.outage_seconds) == (None, None)
-
-
-def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> None:
-    def found(name: str, replicas: int, *, ready: bool = True) -> dict[str, Any]:
-        return {
-            "metadata": {"name": name, "annotations": {READY_ONCE: "true"} if ready else {}},
-            "spec": {"replicas": replicas},
-        }
-
-    assert (
-        ready_pods([found("llama-0", 2), found("llama-1", 2)], 2, 1) == 4
-    )  # they stand as they were cut before
-    assert ready_pods([found("llama-0", 0), found("llama-1", 2)], 2, 1) == 3
-    assert (
-        ready_pods(
-            [found("llama-0", 2), found("llama-0-g1", 2), found("llama-1", 2, ready=False)], 2, 2
-        )
-        == 2
-    )
-    assert ready_pods([found("llama-0", 2), found("llama-1", 2)], 1, 2) == 2
-    assert ready_pods([], 1, 2) == 0
 
 
 def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:

@@ -1,0 +1,102 @@
+"""What a write follows from, and who has changed what we wrote."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.cause import Cause, Origin, changed_by, is_undone
+from shardwright.rendering.bundle import CONTENT_HASH
+
+OURS = "shardwright"
+
+
+def an_object(rendered: str, *entries: dict[str, Any]) -> dict[str, Any]:
+    annotations = {CONTENT_HASH: rendered} if rendered else {}
+    return {"metadata": {"annotations": annotations, "managedFields": list(entries)}}
+
+
+def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+    return {"manager": manager, "fieldsV1": fields, "time": "2026-01-02T12:00:00Z"} | more
+
+
+@pytest.mark.parametrize(
+    ("live", "fields", "undone"),
+    [
+        ("a", ["spec.minAvailable"], True),
+        ("before", ["spec.minAvailable"], False),
+        ("", ["metadata.annotations.shardwright.io/content-hash", "spec.minAvailable"], True),
+        ("a", ["metadata.annotations.shardwright.io/incident"], False),
+    ],
+    ids=["edited", "rendered anew", "replaced without our annotation", "our own memory"],
+)
+def test_only_a_field_that_we_would_write_as_we_wrote_it_last_was_changed_by_somebody_else(
+    live: str, fields: list[str], *, undone: bool
+) -> None:
+    assert is_undone(an_object("a"), an_object(live), fields) is undone
+
+
+ENV: dict[str, Any] = {
+    "f:spec": {
+        "f:template": {
+            "f:spec": {
+                "f:containers": {
+                    'k:{"name":"engine"}': {
+                        "f:env": {'k:{"name":"NCCL_DEBUG"}': {"f:value": {}}},
+                        "f:image": {},
+                    }
+                }
+            }
+        }
+    }
+}
+PORTS: dict[str, Any] = {
+    "f:spec": {"f:ports": {'k:{"port":9,"protocol":"TCP"}': {".": {}, "f:port": {}}}}
+}
+ANNOTATION: dict[str, Any] = {
+    "f:metadata": {"f:annotations": {"f:shardwright.io/content-hash": {}}}
+}
+SELECTOR: dict[str, Any] = {"f:spec": {"f:selector": {}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "owns"),
+    [
+        (ENV, "spec.template.spec.containers[engine].env[NCCL_DEBUG].value", True),
+        (ENV, "spec.template.spec.containers[engine].env[OTHER].value", False),
+        (ENV, "spec.template.spec.containers[sidecar].image", False),
+        (ENV, "spec.template.spec.containers", True),
+        (ENV, "spec.templates", False),
+        (PORTS, "spec.ports[0].port", True),
+        (ANNOTATION, "metadata.annotations.shardwright.io/content-hash", True),
+        (ANNOTATION, "metadata.annotations.shardwright.io/content", False),
+        (SELECTOR, "spec.selector.matchLabels.a", True),
+        ({"f:spec": {"f:ports": {"k:{": {}}}}, "spec.ports[http].port", False),
+    ],
+)
+def test_the_owner_of_a_field_is_who_wrote_it(
+    fields: dict[str, Any], path: str, *, owns: bool
+) -> None:
+    live = an_object("a", entry(OURS, fields), entry("kubectl-edit", fields))
+    assert changed_by(live, [path], OURS) == ("kubectl-edit" if owns else "")
+
+
+def test_of_several_owners_the_last_is_named_and_neither_we_nor_a_status_are() -> None:
+    field: dict[str, Any] = {"f:spec": {"f:minAvailable": {}}}
+    live = an_object(
+        "a",
+        entry("helm", field, time="2026-01-02T12:00:01Z"),
+        entry("argocd", field, time="2026-01-02T12:00:02Z"),
+        entry("kube-controller-manager", field, time="2026-01-02T12:00:03Z", subresource="status"),
+        entry(OURS, field, time="2026-01-02T12:00:04Z"),
+    )
+    assert changed_by(live, ["spec.minAvailable"], OURS) == "argocd"
+    assert changed_by(an_object("a"), ["spec.minAvailable"], OURS) == ""
+
+
+def test_a_cause_is_said_in_a_line() -> None:
+    assert str(Cause(Origin.UNDONE, "spec.minAvailable", "argocd")) == (
+        "Undone: spec.minAvailable, by argocd"
+    )
+    assert str(Cause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
+        "Failure: rank 1: Error, exit code 139"
+    )
