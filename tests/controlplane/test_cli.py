@@ -304,17 +304,19 @@ def test_a_model_that_serves_is_asked_by_its_name(
 
     assert main(["status", "large", *there, "-o", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
-    assert (item["ready"], item["reason"], item["commands"]) == ("True", "Serving", [])
+    assert (item["ready"], item["condition"], item["reason"], item["commands"]) == (
+        *("1/1", "True", "Serving"),
+        [],
+    )
     assert [(group["name"], group["ready"]) for group in item["groups"]] == [("large-0", True)]
     assert main(["status", *there]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == [
         "NAME",
         "READY",
-        "GROUPS",
-        "SINCE",
+        "REASON",
         "LAYOUT",
         "GPUS",
-        "REASON",
+        "SINCE",
     ]
 
     assert main(["plan", "large", *there, "-o", "json"]) == 0

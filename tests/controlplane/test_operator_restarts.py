@@ -86,8 +86,8 @@ def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_rest
     served = {
         "groups_placed": 1,
         "groups_wanted": 1,
-        "groups_ready": 1,
         "groups_serving": 1,
+        "groups_updated": 1,
         "groups_rollout_pending": 0,
         "ready": 1,
         "restarts": 0,
@@ -117,8 +117,8 @@ def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_rest
     failure = models.get("ShardedModel", "large")["status"]["groups"][0]["lastFailure"]
     assert failure["message"] == "torch.OutOfMemoryError: CUDA out of memory"
     stopped = {
-        "groups_ready": 0,
         "groups_serving": 0,
+        "groups_updated": 0,
         "ready": 0,
         "restarts": 1,
         "restart_budget_spent": 1,

@@ -54,6 +54,7 @@ from tests.support.builders_resource import a_sharded_model
 from tests.support.inline import Inline, Remembering
 from tests.support.keys import KEYS
 from tests.support.memory_api import MemoryApi
+from tests.support.said import condition_in
 
 NAMESPACE = "models"
 H100 = "h100-8x-dell-xe9680"
@@ -212,8 +213,7 @@ class Parts:
         return dict(self.model(key)["status"])
 
     def condition(self, key: Key, kind: str = "Ready") -> Manifest:
-        (found,) = (item for item in self.status(key)["conditions"] if item["type"] == kind)
-        return dict(found)
+        return condition_in(self.status(key), kind)
 
     def groups(self, name: str) -> list[Manifest]:
         """Return the StatefulSets of a model."""

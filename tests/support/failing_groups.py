@@ -31,6 +31,8 @@ def serving_group(index: int) -> GroupState:
     return GroupState(
         name=f"llama-{index}",
         ready=True,
+        serves=True,
+        updated=True,
         situation=Situation.READY,
         nodes=NODES,
         outage_seconds=600,

@@ -11,6 +11,7 @@ from typing import Any
 from shardwright.reconcile.group import ROLLBACK_TO
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import Cluster
+from tests.support.said import condition_in
 from tests.support.small_cluster import LOAD_SECONDS
 
 SETTLED = 1300
@@ -45,10 +46,7 @@ def three_groups(**rollout: Any) -> Operator:
 
 
 def condition(operator: Operator, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(
-        item for item in operator.status["conditions"] if item["type"] == name
-    )
-    return found
+    return condition_in(operator.status, name)
 
 
 def ready(operator: Operator) -> tuple[str, str]:
@@ -58,6 +56,11 @@ def ready(operator: Operator) -> tuple[str, str]:
 
 def rolled_back(operator: Operator) -> tuple[str, str]:
     found = condition(operator, "RolledBack")
+    return found["status"], found["reason"]
+
+
+def no_way_back(operator: Operator) -> tuple[str, str]:
+    found = condition(operator, "NoWayBack")
     return found["status"], found["reason"]
 
 

@@ -8,6 +8,7 @@ from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.operator import OPERATOR_USER
+from tests.support.said import condition_in
 
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"
 LARGE = "meta-llama/Llama-3.1-405B-Instruct"
@@ -87,8 +88,7 @@ class Models:
         """Return a condition that is about the current spec."""
         resource = self.get("ShardedModel", name)
         assert resource["status"]["observedGeneration"] == resource["metadata"]["generation"]
-        (condition,) = (item for item in resource["status"]["conditions"] if item["type"] == kind)
-        return dict(condition)
+        return condition_in(resource["status"], kind)
 
     def wait_ready(self, name: str, timeout: float = 60) -> Manifest:
         """Return the resource when it is Ready for its current spec."""

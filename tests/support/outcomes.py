@@ -13,7 +13,14 @@ from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.members import Awaited, Failure, GroupState, Situation, Wait
 from tests.support.builders_deployment import a_plan
 
-READY = GroupState(name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b"))
+READY = GroupState(
+    name="llama-0",
+    ready=True,
+    serves=True,
+    updated=True,
+    situation=Situation.READY,
+    nodes=("a", "b"),
+)
 PULLING = Wait(what=Awaited.POD, ranks=(0,), said="pulling")
 STARTING = GroupState(
     name="llama-1", ready=False, situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None)

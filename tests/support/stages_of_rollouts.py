@@ -12,6 +12,7 @@ from shardwright.reconcile.writes import Why
 from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD, Cluster
+from tests.support.said import condition_in
 from tests.support.small_cluster import LOAD_SECONDS
 
 SETTLED = 1300
@@ -36,18 +37,13 @@ def three_groups(**rollout: Any) -> Operator:
     return serving(4, **ONE_NODE, replicas=3, rollout=rollout)
 
 
-def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
-    return found
-
-
 def ready(status: Mapping[str, Any]) -> tuple[str, str]:
-    found = condition(status, "Ready")
+    found = condition_in(status, "Ready")
     return found["status"], found["reason"]
 
 
 def stopped(status: Mapping[str, Any]) -> tuple[str, str]:
-    found = condition(status, "RolloutStopped")
+    found = condition_in(status, "RolloutStopped")
     return found["status"], found["reason"]
 
 

@@ -36,7 +36,7 @@ class ConditionType(Word):
     STALLED = ("Stalled", "the user must act")
     PARTLY_PLACED = (
         "PartlyPlaced",
-        "groups lack a place and wait in line for it, while the others run; absent otherwise",
+        "groups lack a place and wait in line for it, while the others run",
     )
     DEGRADED = (
         "Degraded",
@@ -62,19 +62,29 @@ class ConditionType(Word):
         "a group with the changed pods does not come up: the others keep those that they have",
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
-    UNPROVEN = (
-        "Unproven",
-        "the model is planned by stated bytes, without its layers; absent otherwise",
+    NO_WAY_BACK = (
+        "NoWayBack",
+        "a revision that was asked for is not restored, or what serves cannot be kept as one",
     )
+    UNPROVEN = ("Unproven", "the model is planned by stated bytes, without its layers")
     REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
     NOT_SCALED = (
         "NotScaled",
-        "no autoscaler is told of the model, although spec.scaling asks for one; absent otherwise",
+        "no autoscaler is told of the model, although spec.scaling asks for one",
     )
 
 
-SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN, ConditionType.NOT_SCALED)
-"""Conditions that are there only while they are True."""
+ALWAYS: Final = frozenset(
+    {
+        ConditionType.READY,
+        ConditionType.PLANNED,
+        ConditionType.RECONCILING,
+        ConditionType.STALLED,
+        ConditionType.DEGRADED,
+        ConditionType.PLAN_STALE,
+    }
+)
+"""Conditions that are always there; all others only while they are True."""
 
 
 class Reason(Word):

@@ -481,7 +481,9 @@ class ShownGroup(Shown):
     """One copy of the model."""
 
     name: Name = Field(description="Name of its StatefulSet.")
-    ready: bool = Field(description="Whether all its pods are ready, and as the spec wants them.")
+    ready: bool = Field(
+        description="Whether it serves: all its pods are ready together, whatever their revision."
+    )
     nodes: list[Name] | None = Field(
         default=None,
         max_length=GROUP_NODES_MAX_ITEMS,
@@ -489,7 +491,8 @@ class ShownGroup(Shown):
         json_schema_extra=_LIST,
     )
     waiting: Sentence | None = Field(
-        default=None, description="The cause of its wait, if it is not ready."
+        default=None,
+        description="The cause of its wait, if it does not serve, or not yet as the spec says.",
     )
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
     last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
@@ -567,8 +570,9 @@ class Status(Shown):
     )
     conditions: list[ShownCondition] | None = Field(
         default=None,
-        max_length=16,
-        description="Ready is the summary; the others are the details.",
+        max_length=24,
+        description="Ready is the summary. Planned, Reconciling, Stalled, Degraded and PlanStale "
+        "are always there, all others only while they are True.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     engine: ShownEngine | None = Field(
@@ -599,7 +603,7 @@ class Status(Shown):
         default=None,
         max_length=GROUPS_MAX_ITEMS,
         description="The groups that exist. If they would take more than 256 KiB, those "
-        "that are not ready are shown whole first; of the rest only whether they are ready.",
+        "that do not serve are shown whole first; of the rest only whether they serve.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     summary: list[Sentence] | None = Field(
@@ -614,10 +618,20 @@ class Status(Shown):
         "TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert.",
     )
     ready: ShortWord | None = Field(
-        default=None, description="Groups that are ready, of those that are wanted, as 1/2."
+        default=None,
+        description="Groups that serve, whatever their revision, of those that are wanted, as 1/2.",
+    )
+    gpus: Count | None = Field(
+        default=None, description="GPUs of all replicas, by the plan that runs or is to run."
     )
     replicas: Count | None = Field(default=None, description="Groups that exist.")
-    ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
+    ready_replicas: Count | None = Field(
+        default=None, description="Groups that serve, whatever their revision."
+    )
+    updated_replicas: Count | None = Field(
+        default=None,
+        description="Groups that serve as the spec says: 0 while it is refused or rolled back.",
+    )
     selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
         default=None, description="Label selector of one pod per group, for autoscalers."
     )

@@ -25,13 +25,13 @@ from shardwright.api.spec import Spec
 from shardwright.api.structural import Schema, structural
 
 PRINTER_COLUMNS: Final = (
-    ("Ready", "string", ".status.ready", 0, "Groups that are ready, of those that are wanted."),
+    ("Ready", "string", ".status.ready", 0, "Groups that serve, of those that are wanted."),
     (
         "Reason",
         "string",
         '.status.conditions[?(@.type=="Ready")].reason',
         0,
-        "Why it is, or is not, ready.",
+        "Why the condition Ready is as it is.",
     ),
     ("Model", "string", ".spec.model.id", 1, "Model that is served."),
     (
@@ -41,7 +41,7 @@ PRINTER_COLUMNS: Final = (
         0,
         "Degrees of one replica: tensor (TP), pipeline (PP), data (DP), expert (EP).",
     ),
-    ("GPUs", "integer", ".status.plan.gpus", 0, "GPUs of all replicas."),
+    ("GPUs", "integer", ".status.gpus", 0, "GPUs of all replicas."),
     ("Pool", "string", ".status.plan.pool", 1, "Pool of nodes that it is planned on."),
     (
         "Tok/s",

@@ -80,8 +80,9 @@ class ModelState:
     """How a ShardedModel stands.
 
     ``current`` says whether its status is about the present spec. ``running`` is the number of
-    ready groups out of all, ``most_seconds`` the longest that a start may take. ``conditions`` are
-    others worth a line, ``meant`` known models with ids like the one looked up at the hub.
+    groups that serve out of those that are wanted, ``gpus`` those of all (None: unknown),
+    ``most_seconds`` the longest that a start may take. ``conditions`` are others worth a line,
+    ``meant`` known models with ids like the one looked up at the hub.
     """
 
     name: str
@@ -94,6 +95,7 @@ class ModelState:
     plan: Content
     layout: str
     running: str
+    gpus: int | None
     groups: tuple[StandingGroup, ...]
     most_seconds: int | None
     endpoint: str
@@ -135,6 +137,7 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
         plan=mapping(status.get("plan")),
         layout=text_or_empty(status.get("layout")),
         running=text_or_empty(status.get("ready")),
+        gpus=_whole(status.get("gpus")),
         groups=tuple(
             _group(group, metadata["uid"], pods, now) for group in mappings(status.get("groups"))
         ),
@@ -165,7 +168,8 @@ def _group(group: Content, uid: str, pods: PodsByGroup, now: datetime) -> Standi
     wanted, members = pods.get((uid, name), (0, ()))
     missing = max(0, wanted - len(members))
     started = [since for _, since in members if since]
-    starts = not (ready or all(member.started for member, _ in members))
+    # Also of one that is ready: its former generation may serve meanwhile.
+    starts = not all(member.started for member, _ in members)
     return StandingGroup(
         name=name,
         ready=ready,
@@ -220,7 +224,10 @@ def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
         return ()
     kubectl = f"kubectl -n {standing.namespace}"
     waiting = (
-        group for group in standing.groups if (group.pods or group.missing) and not group.ready
+        group
+        for group in standing.groups
+        if group.missing
+        or (group.pods and not (group.ready and all(pod.ready for pod in group.pods)))
     )
     found = (*(_of_group(kubectl, group) for group in waiting), _of_model(standing, program))
     return tuple(islice(dict.fromkeys(found), MOST))

@@ -24,10 +24,12 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import list_models, list_objects, no_such_model
 from shardwright.cli.model_state import ModelState, StandingGroup, advice, read_pods, standing_of
 from shardwright.cli.output import (
+    Sheet,
     clear_terminal,
     print_lines,
     print_list,
     print_note,
+    widest_that_fits,
     width_of_output,
 )
 from shardwright.cluster.client import Client
@@ -37,7 +39,7 @@ from shardwright.reconcile.members import Failure
 from shardwright.reconcile.wording import failed_sentence
 from shardwright.rendering.labels import MODEL
 from shardwright.reporting.figures import format_seconds
-from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
+from shardwright.reporting.lines import Line, Role, Span, fits, line, paragraph, whole_rows
 from shardwright.units import format_plural
 
 BAR: Final = 20  #: cells of the bar of a group that loads
@@ -46,27 +48,34 @@ BAR: Final = 20  #: cells of the bar of a group that loads
 def table_lines(
     found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
 ) -> Iterator[Line]:
-    """Yield a line per model; a wide one adds its product and its endpoint."""
+    """Yield a line per model, in kubectl's columns; a wide one adds product and endpoint."""
     header = [
         *(["NAMESPACE"] if namespaces else []),
-        *("NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"),
+        *("NAME", "READY", "REASON", "LAYOUT", "GPUS", "SINCE"),
         *(["PRODUCT", "ENDPOINT"] if wide else []),
     ]
     rows = [
         [
             *([item.namespace] if namespaces else []),
             item.name,
-            item.ready,
             item.running or "-",
-            _age(item.since, now),
-            item.layout or "-",
-            str(item.plan.get("gpus", "-")),
             item.reason or "NotLookedAt",
+            item.layout or "-",
+            "-" if item.gpus is None else str(item.gpus),
+            _age(item.since, now),
             *([_product(item), item.endpoint or "-"] if wide else []),
         ]
         for item in found
     ]
-    yield from (whole_rows(header, rows) if wide else table(header, rows, width=width, indent=""))
+    yield from (whole_rows(header, rows) if wide else _list(Sheet(header=header, rows=rows), width))
+
+
+def _list(sheet: Sheet, width: int) -> list[Line]:
+    shorter = sheet.without("SINCE"), sheet.without("SINCE", "LAYOUT")
+    if fits(shorter[-1].header, shorter[-1].rows, width=width, indent=""):
+        return widest_that_fits((sheet, *shorter), width=width)
+    # Long names: a list stays one, a line a model.
+    return whole_rows(shorter[-1].header, shorter[-1].rows)
 
 
 def _product(item: ModelState) -> str:
@@ -122,9 +131,10 @@ def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
     if item.meant:
         yield "Model", f"not built in; did you mean {' or '.join(item.meant)}?"
     if item.layout:
-        gpus, nodes = (int(plan.get(name) or 0) for name in ("gpus", "nodes"))
-        where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
-        yield "Plan", f"{item.layout} on {where} ({_product(item)})"
+        # What runs on has its nodes in the plan that is shown no more, if nothing fits the spec.
+        nodes = f" of {format_plural(int(plan['nodes']), 'node')}" if plan.get("nodes") else ""
+        where = f"{format_plural(item.gpus or 0, 'GPU')}{nodes}"
+        yield "Plan", f"{item.layout} on {where}" + (f" ({_product(item)})" if nodes else "")
     if item.endpoint:
         yield "Serves", ", to ".join(filter(None, (item.endpoint, item.clients)))
 
@@ -136,8 +146,8 @@ def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]
         Span(f"  {word}", Role.PLAIN if group.ready else Role.WARNING),
         *_bar(group.loading, most),
     )
-    if not group.ready and (group.nodes or group.said):
-        nodes = names(list(filter(None, group.nodes)))
+    if group.said or (group.nodes and not group.ready):
+        nodes = "" if group.ready else names(list(filter(None, group.nodes)))
         said = ": ".join(filter(None, (nodes and f"on {nodes}", group.said)))
         yield from paragraph(said, width=width, first=[Span("    ")])
     if group.failure and not group.ready:
@@ -172,7 +182,8 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
     """Return the state of a model as a document for programs."""
     return {
         "metadata": {"name": item.name, "namespace": item.namespace},
-        "ready": item.ready,
+        "ready": item.running or None,
+        "condition": item.ready,
         "reason": item.reason,
         "message": item.message,
         "since": _time(item.since),

@@ -360,8 +360,8 @@ class Metrics:
         )
         self._wanted = new("model_groups_wanted", "Groups that shall run.")
         self._placed = new("model_groups_placed", "Groups that have a place by the plan.")
-        self._ready = new("model_groups_ready", "Groups that are ready.")
-        self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
+        self._serving = new("model_groups_serving", "Groups that serve, whatever their revision.")
+        self._updated = new("model_groups_updated", "Groups that serve as the spec says.")
         self._pending = new(
             "model_groups_rollout_pending",
             "Groups whose pods another release rendered, or for another LimitRange, and which "
@@ -371,7 +371,9 @@ class Metrics:
 
     def _lives_of_groups(self) -> None:
         new = self._gauge
-        self._group_ready = new("group_ready", "1 while the group is ready.", "group")
+        self._group_ready = new(
+            "group_ready", "1 while the group serves, whatever its revision.", "group"
+        )
         self._restarts = new("group_restarts", "Restarts of the group, as remembered.", "group")
         self._bound = new("group_pods_bound", "Pods of the group that are on nodes.", "group")
         self._pods = new("group_pods_wanted", "Pods that the group is made of.", "group")
@@ -494,12 +496,14 @@ class Metrics:
             yield (self._condition, 1, condition.type, condition.status_word, condition.reason)
 
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
+        wanted = found.asked_for if found.wanted is None else found.wanted
+        if wanted is not None:
+            yield self._wanted, wanted
         if found.wanted is not None:
-            yield self._wanted, found.wanted
             yield self._placed, found.placed or 0
         pods = found.plan.nodes_per_replica if found.plan else None
-        yield self._ready, sum(group.ready for group in found.groups)
-        yield self._serving, sum(group.serves for group in found.groups)
+        yield self._serving, found.serving
+        yield self._updated, found.updated
         yield self._pending, len(found.of_another_release)
         for group in found.groups:
             yield from self._of_group(group)
@@ -507,7 +511,7 @@ class Metrics:
                 yield self._pods, pods, group.name
 
     def _of_group(self, group: GroupState) -> Iterator[GaugeValue]:
-        yield self._group_ready, group.ready, group.name
+        yield self._group_ready, group.serves, group.name
         yield self._restarts, group.restarts, group.name
         yield self._spent, group.budget_spent, group.name
         yield self._bound, sum(node is not None for node in group.nodes), group.name

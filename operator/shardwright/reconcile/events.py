@@ -11,7 +11,12 @@ from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
 from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.findings import Findings, summarise
-from shardwright.reconcile.model_status import partly_placed, rolled_back, rollout_stopped
+from shardwright.reconcile.model_status import (
+    no_way_back,
+    partly_placed,
+    rolled_back,
+    rollout_stopped,
+)
 from shardwright.reconcile.wording import failure_sentence
 from shardwright.reconcile.writes import (
     Apply,
@@ -96,8 +101,9 @@ def _of_rollout(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
         yield Event(
             reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected
         )
-    elif found.of_going_back and back.reason != was.get("reason"):
-        yield Event(reason=back.reason, action="Reconcile", note=back.message, warning=True)
+    barred, was = no_way_back(found), _before(before, ConditionType.NO_WAY_BACK)
+    if barred.status and barred.reason != was.get("reason"):
+        yield Event(reason=barred.reason, action="Reconcile", note=barred.message, warning=True)
 
 
 def _before(conditions: Iterable[Mapping[str, Any]], kind: ConditionType) -> Mapping[str, Any]:

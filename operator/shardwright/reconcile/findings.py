@@ -26,6 +26,7 @@ from shardwright.reconcile.wording import (
     not_ready_sentence,
     placed_sentence,
     rollback_sentence,
+    serving_sentence,
 )
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
@@ -62,6 +63,7 @@ class Findings:
     groups are missing from it or ``homeless``, by name without generation. ``placed`` groups have a
     place (None: there is no plan for the present spec); ``least`` must have one. ``problems``
     are for the user to correct; ``refused`` is the API server's refusal, or why nothing was sent.
+    ``stands`` is the plan of record, also where there is no ``plan`` as the spec cannot be used.
     ``undeployable`` is why the plan is not run, ``not_admitted`` why a quota refuses the pods of a
     new plan, ``pods_refused`` why pods are not created. ``stale`` is the fault of the current plan,
     ``better`` a better one, ``anew`` the one that would be made now. ``wanted`` is how many groups
@@ -87,6 +89,7 @@ class Findings:
     known_pods: KnownPods = KnownPods.ALL
     unread: frozenset[str] = frozenset()
     plan: Plan | None = None
+    stands: Plan | None = None
     no_plan: NoPlan | None = None
     lacks: NoPlan | None = None
     homeless: frozenset[str] = frozenset()
@@ -179,6 +182,30 @@ class Findings:
     def groups(self) -> tuple[GroupState, ...]:
         """Return the states of the groups."""
         return self.decision.groups if self.decision else self.standing
+
+    @property
+    def there(self) -> int:
+        """Return how many groups exist; of two generations one counts."""
+        return len({generation_of(group.name)[0] for group in self.groups})
+
+    @property
+    def serving(self) -> int:
+        """Return how many groups serve, whatever their revision."""
+        return len({generation_of(group.name)[0] for group in self.groups if group.serves})
+
+    @property
+    def updated(self) -> int:
+        """Return how many groups serve as the spec says."""
+        return 0 if self.rollback else sum(group.updated for group in self.groups)
+
+    @property
+    def asked_for(self) -> int | None:
+        """Return how many groups are wanted, or were when the spec could be used (None: unknown,
+        or none is to run).
+        """
+        if self.plan_only or self.wanted is not None:
+            return None if self.plan_only else self.wanted
+        return (self.stands.wanted if self.stands else self.there) if self.groups else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +349,7 @@ def _running(found: Findings) -> Summary:
         rest = placed_sentence(found.placed or 0, found.missing) if found.partly_placed else ""
         return Summary(
             reason=Reason.SERVING,
-            message="; ".join(filter(None, (f"{ready} of {ready} groups ready", rest))),
+            message="; ".join(filter(None, (serving_sentence(ready, ready, ready), rest))),
             ready=True,
             partly=found.partly_placed and not found.paused,
         )
@@ -333,9 +360,8 @@ def _running(found: Findings) -> Summary:
     ]
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
-    serving = sum(group.ready for group in found.groups)
-    why = "; ".join(map(not_ready_sentence, waiting[:SHOWN]))
-    message = f"{serving} of {len(found.groups)} groups ready; {why}"
+    serving = serving_sentence(found.serving, found.updated, found.asked_for or found.there)
+    message = "; ".join((serving, *map(not_ready_sentence, waiting[:SHOWN])))
     if found.pods_refused:
         return Summary(
             reason=Reason.PODS_REFUSED,

@@ -523,6 +523,8 @@ def _state(
         name=group.name,
         ready=situation is Situation.READY,
         serves=group.complete or group.former_serves,
+        # Nobody can tell of one that is kept as it stands.
+        updated=situation is Situation.READY and not group.as_it_is,
         situation=situation,
         waits=waits,
         unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),

@@ -399,7 +399,8 @@ class GroupState:
     """How a group stands, and when to reconcile again even if nothing happens (``look_at``).
 
     ``ready``: it serves, with the pods that are wanted or that it is to keep; ``serves``: with any;
-    ``available``: it has been ready for as long as is asked for. ``unplaced`` are the ranks that
+    ``updated``: with those that are wanted; ``available``: it has been ready for as long as is
+    asked for. ``unplaced`` are the ranks that
     the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
     often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
@@ -412,6 +413,7 @@ class GroupState:
     ready: bool
     situation: Situation
     serves: bool = False
+    updated: bool = False
     waits: tuple[Wait, ...] = ()
     unplaced: frozenset[int] = frozenset()
     restarts: int = 0

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from shardwright.api.conditions import SOMETIMES, Condition, ConditionType, Reason, set_condition
+from shardwright.api.conditions import ALWAYS, Condition, ConditionType, Reason, set_condition
 from shardwright.api.published import (
     GROUP_NODES_MAX_ITEMS,
     SENTENCE_MAX_LENGTH,
@@ -89,8 +89,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     summary = summarise(found)
     outcome = summary.reason, summary.message
     if found.hidden:
-        always = [kind for kind in ConditionType if kind not in SOMETIMES]
-        unknown = dict.fromkeys(always, ConditionSaid(None, *outcome))
+        unknown = {kind: ConditionSaid(None, *outcome) for kind in ConditionType if kind in ALWAYS}
         known = {
             ConditionType.RECONCILING: _IDLE,
             ConditionType.STALLED: ConditionSaid(True, *outcome),
@@ -110,6 +109,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.ROLLOUT_PENDING: _pending(found),
         ConditionType.ROLLOUT_STOPPED: rollout_stopped(found),
         ConditionType.ROLLED_BACK: rolled_back(found),
+        ConditionType.NO_WAY_BACK: no_way_back(found),
         ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
     }
     if unscaled := found.unscaled:
@@ -119,7 +119,9 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     if found.plan is not None and not found.plan.performance.promised:
         message = unproven_sentence()
         said[ConditionType.UNPROVEN] = ConditionSaid(True, Reason.BYTES_STATED, message)
-    return tuple(_conditions(found, said))
+    return tuple(
+        _conditions(found, {kind: it for kind, it in said.items() if kind in ALWAYS or it.status})
+    )
 
 
 def partly_placed(found: Findings) -> ConditionSaid | None:
@@ -298,13 +300,20 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
 
 
 def rolled_back(found: Findings) -> ConditionSaid:
-    """Return whether an earlier revision runs, or why a requested rollback does not."""
-    if found.rollback:
-        cause = _CAUSES[found.rollback[0].cause]
-        return ConditionSaid(True, cause, rollback_message(found))
+    """Return whether an earlier revision runs in place of the spec."""
+    if found.rollback is None:
+        return _IDLE
+    return ConditionSaid(True, _CAUSES[found.rollback[0].cause], rollback_message(found))
+
+
+def no_way_back(found: Findings) -> ConditionSaid:
+    """Return whether a requested rollback is not made, or could not be made later."""
     problems = found.of_going_back
-    reason = problems[0].code if problems else Reason.IDLE
-    return ConditionSaid(False, reason, "; ".join(problem.sentence() for problem in problems))
+    # One that runs names them itself.
+    if found.rollback or not problems:
+        return _IDLE
+    message = "; ".join(problem.sentence() for problem in problems)
+    return ConditionSaid(True, problems[0].code, message)
 
 
 def _replicas_planned(found: Findings) -> ConditionSaid:
@@ -354,8 +363,9 @@ def build_status(
         **_at_a_glance(found),
         **({"plan": dict(plan)} if plan else {}),
         "groups": groups_status(found.groups),
-        "replicas": len(found.groups) + _in_line(found),
-        "readyReplicas": sum(group.ready for group in found.groups),
+        "replicas": found.there + _in_line(found),
+        "readyReplicas": found.serving,
+        **({} if found.refused or not found.cluster_known else {"updatedReplicas": found.updated}),
         **service,
     }
 
@@ -370,27 +380,23 @@ def _shown(
     before: Iterable[Mapping[str, Any]], found: Findings, now: datetime
 ) -> list[dict[str, Any]]:
     said = conditions(found)
-    ended = {str(kind) for kind in SOMETIMES} - {str(condition.type) for condition in said}
+    ended = {str(kind) for kind in ConditionType} - {str(condition.type) for condition in said}
     shown = tuple(condition for condition in before if condition["type"] not in ended)
     for condition in said:
         shown = set_condition(shown, condition, now=now)
     return [dict(condition) for condition in shown]
 
 
-def _at_a_glance(found: Findings) -> dict[str, str]:
-    # The columns of tables.
-    ready = (
-        None
-        if found.plan_only or found.wanted is None
-        else f"{sum(group.ready for group in found.groups)}/{found.wanted}"
-    )
-    shown = {"layout": letters(found.plan.layout) if found.plan else None, "ready": ready}
-    return {name: value for name, value in shown.items() if value is not None}
+def _at_a_glance(found: Findings) -> dict[str, object]:
+    # The columns of tables. A spec that is refused takes none from what runs on.
+    plan, wanted = found.plan or found.stands, found.asked_for
+    shown = {"layout": letters(plan.layout), "gpus": plan.layout.gpus} if plan else {}
+    return shown | ({} if wanted is None else {"ready": f"{found.serving}/{wanted}"})
 
 
 def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
-    if found.plan:
-        yield f"{on_gpus(found.plan.layout)} of {found.plan.pool}"
+    if plan := found.plan or found.stands:
+        yield f"{on_gpus(plan.layout)} of {plan.pool}"
     summary = summarise(found)
     yield (f"{summary.reason}: {summary.message}" if summary.message else str(summary.reason))
     if "endpoint" in service:
@@ -429,15 +435,15 @@ def service_status(
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
-    """Return ``status.groups``: whole entries while there is room, those not ready first.
+    """Return ``status.groups``: whole entries while there is room, those that wait first.
 
     The API server refuses an object of several MiB, and then the status would say nothing at all.
     """
     shown, room = (
-        [{"name": group.name, "ready": group.ready} for group in groups],
+        [{"name": group.name, "ready": group.serves} for group in groups],
         GROUPS_MAX_BYTES,
     )
-    # False sorts before True: room goes to those that are not ready.
+    # False sorts before True: room goes to those that do not serve, or not as they are to.
     for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
         whole = group_status(groups[index])
         # Bytes with escapes, as json.dumps makes them: more than the server stores, never less.
@@ -454,7 +460,7 @@ def group_status(group: GroupState) -> dict[str, Any]:
     said = {"message": failure.message or None} if failure else {}
     shown = ShownGroup(
         name=group.name,
-        ready=group.ready,
+        ready=group.serves,
         nodes=[node or "" for node in group.nodes[:GROUP_NODES_MAX_ITEMS]],
         waiting=waiting_sentence(group) or None,
         restarts=group.restarts,

@@ -137,7 +137,9 @@ def _on_course(snapshot: Snapshot) -> Step | Snapshot:
 
 def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
     derived = derive(snapshot, observed, now)
-    as_it_stands = CurrentPlan(record=derived.record)
+    stands = derived.record
+    # A spec that is refused takes none of its reasons from what runs on.
+    as_it_stands = CurrentPlan(record=stands, report=stands.report() if stands else None)
     # Before the caches are asked for: groups are kept alive also where no node is known yet.
     if isinstance(snapshot.subject, tuple):
         deployed = _without_subject(snapshot, derived, snapshot.subject, now)

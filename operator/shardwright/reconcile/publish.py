@@ -315,6 +315,7 @@ def _found(
         strangers=derived.observed.strangers,
         contested=snapshot.contested,
         overfull=derived.observed.overfull,
+        stands=derived.record.plan if derived.record else None,
         pods_refused=_pods_refused(snapshot, derived, outcome),
     )
     if subject is None or snapshot.cluster is None:

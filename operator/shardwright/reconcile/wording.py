@@ -222,6 +222,16 @@ def no_room_sentence(none: NoPlan) -> str:
     return "; ".join(filter(None, (none.problem.sentence(), ways_sentence(none.ways_out))))
 
 
+def serving_sentence(serving: int, updated: int, wanted: int) -> str:
+    """Return how many of the wanted groups serve, and how many as the spec says if they are fewer.
+
+    >>> serving_sentence(3, 3, 3), serving_sentence(2, 1, 3)
+    ('3 of 3 serve', '2 of 3 serve, 1 of 3 as the spec says')
+    """
+    said = f"{serving} of {wanted} serve"
+    return said if updated == serving else f"{said}, {updated} of {wanted} as the spec says"
+
+
 def placed_sentence(placed: int, missing: int, least: int = 1) -> str:
     """Return how many of the wanted groups have a place, and that they are fewer than ``least``.
 

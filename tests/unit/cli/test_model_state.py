@@ -84,8 +84,8 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
         for one in table_lines([_standing(operator)], operator.cluster.now, 110, namespaces=False)
     ]
     assert table == [
-        "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
-        "llama  True   2/2     7m     TP8     16    Serving",
+        "NAME   READY  REASON   LAYOUT  GPUS  SINCE",
+        "llama  2/2    Serving  TP8     16    7m",
     ]
     wide = [
         one.plain()
@@ -95,6 +95,25 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
     ]
     assert wide[1].endswith("  http://llama.models.svc.cluster.local:8000")
     assert len(wide) == 2
+
+
+@pytest.mark.parametrize("name", ["llama-3-1-405b-instruct", "a-model-of-" + "a-long-name-" * 4])
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_a_list_stays_a_list_at_80_columns_and_names_what_it_leaves_out(
+    name: str, *, namespaces: bool
+) -> None:
+    operator = _after(600, {**ONE_NODE, "replicas": 2})
+    one = replace(_standing(operator), reason=Reason.PROGRESS_DEADLINE_EXCEEDED)
+    two = replace(one, name=name, namespace="llm-serving-of-team-a", layout="TP8·PP2·DP4·EP32")
+
+    header, *rows = (
+        item.plain() for item in table_lines([one, two], NOON, 80, namespaces=namespaces)
+    )
+
+    assert header.split()[namespaces] == "NAME"
+    assert [row.split()[namespaces] for row in rows[:2]] == ["llama", name]
+    assert all("2/2" in row and "ProgressDeadlineExceeded" in row for row in rows[:2])
+    assert len(rows) <= 3
 
 
 def test_what_is_said_beside_the_plan_stands_in_one_column() -> None:
@@ -117,11 +136,8 @@ def test_a_plan_of_one_gpu_that_is_only_shown() -> None:
     standing = _standing(operator)
     (_, row) = table_lines([standing], operator.cluster.now, 110, namespaces=False)
 
-    assert row.plain().split() == [
-        *("llama", "True", "-"),
-        *(row.plain().split()[3], "TP1", "2", "PlanOnly"),
-    ]
-    one = replace(standing, plan={**standing.plan, "gpus": 1})
+    assert row.plain().split() == [*("llama", "-", "PlanOnly", "TP1", "2", row.plain().split()[5])]
+    one = replace(standing, gpus=1)
     assert _lines(one, operator)[1].startswith("  Plan  TP1 on 1 GPU of ")
 
 
@@ -364,7 +380,8 @@ def test_the_state_of_a_model_as_data_has_what_the_text_says() -> None:
     item = document(_standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM)
 
     assert item["metadata"] == {"name": "llama", "namespace": "models"}
-    assert (item["ready"], item["current"], item["plan"]["gpus"]) == ("False", True, 16)
+    assert (item["ready"], item["condition"], item["current"]) == ("0/1", "False", True)
+    assert item["plan"]["gpus"] == 16
     assert item["groups"] == [
         {
             "name": "llama-0",

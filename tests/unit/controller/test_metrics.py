@@ -22,6 +22,7 @@ SERVES = GroupState(
     name="llama-0",
     ready=True,
     serves=True,
+    updated=True,
     situation=Situation.READY,
     restarts=2,
     outage_seconds=95,
@@ -131,7 +132,7 @@ def test_the_groups_are_shown_as_in_status() -> None:
     } == {
         ("shardwright_model_groups_wanted",): 2,
         ("shardwright_model_groups_placed",): 2,
-        ("shardwright_model_groups_ready",): 1,
+        ("shardwright_model_groups_updated",): 1,
         ("shardwright_model_groups_serving",): 1,
         ("shardwright_model_groups_rollout_pending",): 1,
         ("shardwright_group_ready", "llama-0"): 1,
@@ -159,14 +160,6 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("Stalled", "False", "Idle"),
         ("Degraded", "True", "RestartBudgetSpent"),
         ("PlanStale", "False", "PlanValid"),
-        ("FieldConflict", "False", "Idle"),
-        ("ForeignPods", "False", "Idle"),
-        ("RecordRefused", "False", "Idle"),
-        ("TurnAwaited", "False", "Idle"),
-        ("RolloutPending", "False", "Idle"),
-        ("RolloutStopped", "False", "Idle"),
-        ("RolledBack", "False", "Idle"),
-        ("ReplicasPlanned", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -176,14 +169,6 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("Stalled", "False", "Idle"),
         ("Degraded", "False", "Idle"),
         ("PlanStale", "False", "PlanValid"),
-        ("FieldConflict", "False", "Idle"),
-        ("ForeignPods", "False", "Idle"),
-        ("RecordRefused", "False", "Idle"),
-        ("TurnAwaited", "False", "Idle"),
-        ("RolloutPending", "False", "Idle"),
-        ("RolloutStopped", "False", "Idle"),
-        ("RolledBack", "False", "Idle"),
-        ("ReplicasPlanned", "False", "Idle"),
     }
 
 
@@ -197,7 +182,7 @@ def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -
     )
     assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
     shown = {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)}
-    kept = {"ready", "serving", "rollout_pending"}
+    kept = {"serving", "updated", "rollout_pending"}
     assert shown == {
         "shardwright_model_condition",
         *(f"shardwright_model_groups_{what}" for what in kept),
@@ -282,12 +267,12 @@ def test_a_model_that_fails_where_there_is_no_room_shows_the_conditions_of_its_f
 
 
 def test_a_model_that_comes_where_there_is_little_room_has_its_conditions() -> None:
-    metrics = Metrics(most_series=11)
+    metrics = Metrics(most_series=6)
     metrics.show(KEY, living(SERVES), report())
     assert {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)} == {
         "shardwright_model_condition"
     }
-    assert len(conditions(metrics)) == 11
+    assert len(conditions(metrics)) == 6
 
 
 def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
@@ -311,7 +296,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [41, 41 + 1, 41 + 5, 41 + 5, 41 + 5 + 1 + 1]
+    assert counts == [33, 33 + 1, 33 + 5, 33 + 5, 33 + 5 + 1 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

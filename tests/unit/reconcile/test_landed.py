@@ -9,6 +9,7 @@ from shardwright.rendering import pod as rendering
 from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_snapshot import OWNER, Operator
 from tests.support.landed import MODELS, SETTLED, landed, taken_over
+from tests.support.said import condition_in
 
 SOME = ("one whole node", "two nodes", "cache of every pod")
 
@@ -18,8 +19,7 @@ def pods(operator: Operator) -> set[str]:
 
 
 def reason(operator: Operator, name: str) -> tuple[str, str]:
-    conditions = operator.status["conditions"]
-    found = next(item for item in conditions if item["type"] == name)
+    found = condition_in(operator.status, name)
     return found["status"], found["reason"]
 
 

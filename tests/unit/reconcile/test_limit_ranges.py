@@ -2,7 +2,6 @@
 whatever it comes to say.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from json import dumps, loads
 from typing import Any
@@ -13,6 +12,7 @@ from shardwright.rendering import pod as rendering
 from shardwright.rendering.bundle import OWN_HASH
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
+from tests.support.said import condition_in
 from tests.support.small_cluster import SmallCluster
 
 SETTLED = 900
@@ -31,13 +31,8 @@ def _served(spec: str) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(4)
     operator = Operator(cluster, loads(spec))
-    assert condition(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
+    assert condition_in(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
     return operator
-
-
-def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
-    return found
 
 
 def uids(operator: Operator) -> set[str]:
@@ -76,8 +71,8 @@ def test_a_limit_range_that_comes_changes_and_goes_restarts_nothing(
         operator.limit(**most)
         published = operator.run(SETTLED)
         assert (uids(operator), limits(operator)) == (before, had)
-        assert condition(published.status, "Ready")["reason"] == "Serving"
-        assert condition(published.status, "RolloutPending")["status"] == str(bool(most))
+        assert condition_in(published.status, "Ready")["reason"] == "Serving"
+        assert condition_in(published.status, "RolloutPending")["status"] == str(bool(most))
 
 
 @pytest.mark.parametrize("life", [{}, ROLL])
@@ -92,7 +87,7 @@ def test_a_pull_policy_that_comes_and_goes_restarts_nothing(
         operator.edit(**spec, **life, pod=pod)
         published = operator.run(SETTLED)
         assert uids(operator) == before
-        assert condition(published.status, "RolloutPending")["status"] == str(bool(pod))
+        assert condition_in(published.status, "RolloutPending")["status"] == str(bool(pod))
 
 
 @pytest.mark.parametrize("life", [{}, ROLL])
@@ -108,8 +103,8 @@ def test_a_pod_that_is_made_anew_for_another_reason_has_what_the_limit_range_say
     published = operator.run(SETTLED)
 
     assert limits(operator) == {"200Gi"}
-    assert condition(published.status, "Ready")["reason"] == "Serving"
-    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert condition_in(published.status, "Ready")["reason"] == "Serving"
+    assert condition_in(published.status, "RolloutPending")["status"] == "False"
 
 
 def test_a_limit_range_made_while_a_group_is_at_zero_counts_when_it_starts() -> None:

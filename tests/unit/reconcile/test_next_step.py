@@ -35,6 +35,7 @@ from shardwright.reconcile.writes import (
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
+from tests.support.said import condition_in
 from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
 
 
@@ -72,8 +73,7 @@ def _served(nodes: int, spec: str) -> Operator:
 
 
 def condition(published: Published, kind: str) -> dict[str, Any]:
-    (found,) = (item for item in published.status["conditions"] if item["type"] == kind)
-    return dict(found)
+    return condition_in(published.status, kind)
 
 
 def tensor(operator: Operator) -> int:

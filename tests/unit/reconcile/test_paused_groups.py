@@ -12,12 +12,12 @@ from shardwright.reconcile.writes import written_name
 from shardwright.rendering.pod_resources import IMAGE_SECONDS
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import GOOD, HANGS
+from tests.support.said import condition_in
 from tests.support.small_cluster import LOAD_SECONDS
 from tests.support.stages_of_rollouts import (
     SETTLED,
     between_stops,
     changed,
-    condition,
     evict,
     ready,
     serving,
@@ -65,14 +65,14 @@ class TestAStart:
         operator = serving(1, **ONE_NODE, rollout={"progressDeadlineSeconds": 600})
         operator.edit(engine=HANGS)
         operator.run(500)
-        assert condition(operator.status, "Stalled")["status"] == "False"
+        assert condition_in(operator.status, "Stalled")["status"] == "False"
 
         operator.run(200)
 
         assert ready(operator.status) == ("False", "ProgressDeadlineExceeded")
-        assert condition(operator.status, "Stalled")["status"] == "True"
-        assert condition(operator.status, "Ready")["message"].startswith(
-            "0 of 1 groups ready; llama-0: has had its nodes for 600 s and is not ready"
+        assert condition_in(operator.status, "Stalled")["status"] == "True"
+        assert condition_in(operator.status, "Ready")["message"].startswith(
+            "0 of 1 serve; llama-0: has had its nodes for 600 s and is not ready"
         )
 
     def test_the_default_deadline_of_a_start_is_the_time_for_the_image_and_the_weights(
@@ -121,7 +121,7 @@ class TestAPartition:
     def test_groups_below_it_keep_their_pods_and_the_model_serves(self) -> None:
         operator, before = self.canary()
 
-        pending = condition(operator.status, "RolloutPending")
+        pending = condition_in(operator.status, "RolloutPending")
 
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
@@ -195,7 +195,7 @@ class TestAPartition:
         operator.edit(rollout={})
         operator.run(SETTLED)
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
-        assert condition(operator.status, "RolloutPending")["status"] == "False"
+        assert condition_in(operator.status, "RolloutPending")["status"] == "False"
 
     def test_groups_that_are_added_get_what_is_wanted(self) -> None:
         operator, before = self.canary()

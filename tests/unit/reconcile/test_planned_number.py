@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.builders_snapshot import Operator
+from tests.support.said import condition_in
 from tests.support.small_cluster import SmallCluster
 
 SETTLED = 900
@@ -35,8 +36,7 @@ def changed(operator: Operator, **spec: Any) -> dict[str, str]:
 
 
 def number_planned(operator: Operator) -> tuple[str, str]:
-    conditions = operator.status["conditions"]
-    (found,) = (item for item in conditions if item["type"] == "ReplicasPlanned")
+    found = condition_in(operator.status, "ReplicasPlanned")
     return found["status"], found["message"]
 
 

@@ -11,12 +11,12 @@ from shardwright.reconcile.writes import ended_groups
 from tests.support.builders_reconcile import NOON, World, desired, stateful_set
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES
 from tests.support.changed_engines import EXITS, GOOD, HANGS
+from tests.support.said import condition_in
 from tests.support.small_cluster import SmallCluster
 from tests.support.stages_of_rollouts import (
     GONE_ON,
     SETTLED,
     changed,
-    condition,
     evict,
     ready,
     serving,
@@ -41,7 +41,7 @@ class TestAStoppedRollout:
 
         assert changed(operator, before) in (["llama-0"], [])  # at zero it has no pods
         assert stopped(operator.status) == ("True", "EngineFailed")
-        message = condition(operator.status, "RolloutStopped")["message"]
+        message = condition_in(operator.status, "RolloutStopped")["message"]
         assert message.startswith("llama-0: ")
         assert message.endswith(
             "llama-1, llama-2 keep the pods that they have until it serves: correct the spec, or "

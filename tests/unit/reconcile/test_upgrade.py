@@ -2,7 +2,6 @@
 asked of them is the same.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from json import dumps, loads
 from typing import Any
@@ -26,6 +25,7 @@ from tests.support.builders_reconcile import a_record, crashed
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.landed import SETTLED
+from tests.support.said import condition_in
 from tests.support.small_cluster import Refuses, SmallCluster
 
 
@@ -44,11 +44,6 @@ def written_hashes(operator: Operator) -> set[str]:
     }
 
 
-def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
-    return found
-
-
 def serving(**spec: Any) -> Operator:
     """Return an operator whose model serves."""
     return _served(dumps(spec, sort_keys=True), rendering.PROBE_TIMEOUT_SECONDS).fork()
@@ -59,7 +54,7 @@ def _served(spec: str, release: int) -> Operator:  # noqa: ARG001 - it renders o
     cluster = SmallCluster()
     cluster.add_nodes(4)
     operator = Operator(cluster, loads(spec))
-    assert condition(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
+    assert condition_in(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
     return operator
 
 
@@ -83,7 +78,7 @@ def test_a_group_that_fails_comes_back_as_this_release_renders_it(
 
     assert hashes(operator).isdisjoint(older)
     assert hashes(operator) == written_hashes(operator)
-    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert condition_in(published.status, "RolloutPending")["status"] == "False"
 
 
 @pytest.mark.parametrize("spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}])
@@ -97,7 +92,7 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
         release(monkeypatch, seconds)
         published = operator.run(SETTLED)
         assert uids(operator) == before
-        assert condition(published.status, "RolloutPending")["status"] == pending
+        assert condition_in(published.status, "RolloutPending")["status"] == pending
         assert (written_hashes(operator) == own) is (pending == "False")
 
 
@@ -109,7 +104,7 @@ def test_pods_from_before_the_guard_of_the_key_run_on_and_say_so_until_they_rest
         operator = serving(**TWO_NODES, engine={"apiKeySecretRef": {"name": "clients"}})
         older = uids(operator)
 
-    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+    pending = condition_in(operator.run(SETTLED).status, "RolloutPending")
 
     assert uids(operator) == older
     assert (pending["status"], pending["reason"]) == ("True", "GuardMissing")
@@ -118,7 +113,7 @@ def test_pods_from_before_the_guard_of_the_key_run_on_and_say_so_until_they_rest
         "the engine take requests without the API key; llama-0: rendered by another release"
     )
     operator.cluster.put(crashed("llama-0-1"))
-    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+    assert condition_in(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
     assert {pod["metadata"]["labels"][GUARDS] for pod in operator.cluster.pods.values()} == {"key"}
 
 
@@ -164,8 +159,8 @@ def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted_and_get
 
     assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
     assert marks(operator) == said
-    assert condition(published.status, "Ready")["reason"] == "Serving"
-    assert condition(published.status, "RolloutPending")["status"] == str(seconds == 6)
+    assert condition_in(published.status, "Ready")["reason"] == "Serving"
+    assert condition_in(published.status, "RolloutPending")["status"] == str(seconds == 6)
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["at once", "after a pause"])
@@ -195,8 +190,8 @@ def test_a_spec_that_changes_while_the_mark_is_gone_rolls(
 
     assert uids(operator).isdisjoint(before)
     assert not {"", *said} & {*marks(operator)}
-    assert condition(published.status, "Ready")["reason"] == "Serving"
-    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert condition_in(published.status, "Ready")["reason"] == "Serving"
+    assert condition_in(published.status, "RolloutPending")["status"] == "False"
 
 
 @pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
@@ -220,7 +215,7 @@ def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = serving()
     release(monkeypatch, 6)
 
-    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+    pending = condition_in(operator.run(SETTLED).status, "RolloutPending")
 
     probes = ", ".join(
         f"spec.containers[engine].{name}Probe.timeoutSeconds"
@@ -245,7 +240,7 @@ def test_a_single_pod_that_is_evicted_comes_back_as_this_release_renders_it(
     published = operator.run(SETTLED)
 
     assert hashes(operator).isdisjoint(older)
-    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert condition_in(published.status, "RolloutPending")["status"] == "False"
 
 
 def test_a_template_that_somebody_edits_is_set_right_and_restarts_nothing(
@@ -424,11 +419,11 @@ def test_an_engine_that_is_kept_says_what_the_newest_version_mends(
         version="0.34.0",
     )
     monkeypatch.setattr("shardwright.rendering.fixes.known_fixes", lambda: (fix,))
-    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+    assert condition_in(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
 
     monkeypatch.setattr("shardwright.reconcile.publish.NEWEST_DEFAULT", "0.34.0")
     operator.edit(replicas=2)
-    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+    pending = condition_in(operator.run(SETTLED).status, "RolloutPending")
 
     assert (pending["status"], pending["reason"]) == ("True", "OlderEngine")
     assert pending["message"] == (
@@ -477,7 +472,7 @@ def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spe
     operator.edit()
     published = operator.run(SETTLED)
 
-    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert condition_in(published.status, "RolloutPending")["status"] == "False"
     assert hashes(operator) == written_hashes(operator)
     assert "NCCL_DEBUG" not in str(operator.cluster.sets())
 
@@ -504,7 +499,7 @@ def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_c
 
     published = operator.run(SETTLED)
 
-    assert condition(published.status, "Ready")["reason"] == "Serving"
+    assert condition_in(published.status, "Ready")["reason"] == "Serving"
     assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
 
 
