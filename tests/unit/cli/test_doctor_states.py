@@ -197,7 +197,7 @@ def test_whatever_is_found_a_screen_is_enough_and_the_rest_is_counted() -> None:
 
 
 def test_where_nothing_is_wrong_one_line_says_so() -> None:
-    (only,) = shown(a_stock())
+    (only,) = (one.plain() for one in lines_of(examine(a_stock()), 1000))
 
     assert only.startswith("ok    version of the API server, ShardedModels are served, operator,")
 

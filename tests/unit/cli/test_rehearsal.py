@@ -421,9 +421,6 @@ def test_a_difference_in_words() -> None:
         "  GROUP    WHAT   DOWN FOR  FIELDS OF ITS PODS",
         "  llama-0  stays  -         -",
         "  llama-1  ends   for good  -",
-        "Other objects",
-        "  OBJECT                     IS       FIELDS",
-        "  PodDisruptionBudget/llama  deleted  -",
         "",
         f"As release {__version__} plans and renders; nothing was written.",
     ]

@@ -16,7 +16,8 @@ from shardwright.controller.look_log import (
     transitions,
 )
 from shardwright.controller.process_settings import JsonLines
-from shardwright.reconcile.writes import Apply, Create, Delete, DryRunPod, Patch, Why, Write
+from shardwright.reconcile.cause import Cause, Origin
+from shardwright.reconcile.writes import Apply, Create, DryRunPod, Patch, Why, Write
 
 KEY = ("models", "m")
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "m-1"}}
@@ -95,21 +96,31 @@ def test_what_a_model_is_cut_into_is_told() -> None:
     assert changes({}, {"layout": "TP8"}) == [("layout", "", "TP8", "")]
 
 
+UNDONE = Cause(Origin.UNDONE, "spec.replicas", by="kubectl-edit")
+
+
 @pytest.mark.parametrize(
     ("write", "told"),
     [
-        (Create(content=SET), {"message": "create StatefulSet/m-1", "cause": "Missing"}),
+        (Create(content=SET), {"message": "create StatefulSet/m-1", "cause": "Wish: spec"}),
         (
-            Apply(content=SET, uid="u", why=Why.ROLLOUT, fields=("spec.replicas",)),
-            {"message": "apply StatefulSet/m-1", "cause": "Rollout", "fields": ["spec.replicas"]},
+            Apply(content=SET, uid="u", fields=("spec.replicas",), cause=UNDONE),
+            {
+                "message": "apply StatefulSet/m-1",
+                "cause": "Undone: spec.replicas, by kubectl-edit",
+                "fields": ["spec.replicas"],
+            },
         ),
         (
-            Patch(name="m-1", namespace="models", uid="u", annotations={}, why=Why.FAILURE),
-            {"message": "patch StatefulSet/m-1", "cause": "Failure"},
-        ),
-        (
-            Delete(kind="Service", namespace="models", name="m", uid="u"),
-            {"message": "delete Service/m", "cause": "NotWanted"},
+            Patch(
+                name="m-1",
+                namespace="models",
+                uid="u",
+                annotations={},
+                why=Why.FAILURE,
+                cause=Cause(Origin.FAILURE, "rank 1, exit code 137"),
+            ),
+            {"message": "patch StatefulSet/m-1", "cause": "Failure: rank 1, exit code 137"},
         ),
     ],
 )

@@ -85,7 +85,8 @@ def test_a_foreign_object_in_our_place_stops_every_other_write() -> None:
             what="Service llama",
             limit="is needed for this model",
             gap="but exists and is controlled by nobody",
-            remedy="delete or rename that Service, or give the ShardedModel another name",
+            remedy="give the operator the key that signed it back, and the plan of record beside it; "
+            "else delete or rename it, or give the ShardedModel another name",
         ),
     )
 
