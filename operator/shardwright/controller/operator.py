@@ -61,7 +61,7 @@ class Operator:
     def __init__(self, options: Options, access: Access) -> None:
         self._options = options
         self._access = access
-        self._metrics = Metrics(options.max_model_series)
+        self._metrics = Metrics(options.max_model_series, options.installation)
         self._health = Health()
         self._queue = Queue(options.workers)
         self._cache = ClusterCache(namespaces=options.watch_namespaces)
