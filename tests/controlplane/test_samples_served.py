@@ -15,7 +15,7 @@ from shardwright.cli.main import main
 from tests.harness import demo
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.harness.deployed import DeployedOperator
+from tests.harness.deployed import DeployedOperator, leads
 from tests.harness.waiting import wait_for
 from tests.support.console_blocks import FENCE, not_printed, steps
 from tests.support.models import Models
@@ -122,10 +122,7 @@ def test_one_operator_leads_and_all_are_alive(served: Models, deployed: Deployed
     deployed.leader()  # there is one, after a moment
 
     assert [replica.get("/healthz")[0] for replica in deployed.replicas] == [200, 200]
-    assert (
-        sum("\nshardwright_leader 1" in replica.get("/metrics")[1] for replica in deployed.replicas)
-        == 1
-    )
+    assert sum(leads(replica.get("/metrics")[1]) for replica in deployed.replicas) == 1
 
 
 def test_the_operator_takes_up_a_renewed_token(

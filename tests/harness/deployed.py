@@ -300,8 +300,13 @@ class DeployedOperator:
         return True
 
 
+def leads(metrics: str) -> bool:
+    """Return whether an operator with these metrics leads."""
+    return re.search(r"^shardwright_leader{.*} 1", metrics, re.MULTILINE) is not None
+
+
 def _leads(replica: Replica) -> bool:
-    return "\nshardwright_leader 1" in replica.get("/metrics")[1]
+    return leads(replica.get("/metrics")[1])
 
 
 def _machine() -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from typing import Self
 from tests.harness import leases
 from tests.harness.api import Api
 from tests.harness.controlplane import ControlPlane
-from tests.harness.deployed import NAMED
+from tests.harness.deployed import NAMED, leads
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
 from tests.support.keys import SIGNING_KEY
@@ -243,7 +243,7 @@ class OperatorProcess:
         return found[-1]
 
     def leads(self) -> bool:
-        return "\nshardwright_leader 1" in self.get("/metrics")[1]
+        return leads(self.get("/metrics")[1])
 
     def _is_ready(self) -> bool:
         assert self._process is not None

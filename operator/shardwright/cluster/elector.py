@@ -10,6 +10,8 @@ never compared. Two never write:
 - A missing Lease was never made, or was deleted under a leader. A process that makes it waits for
   as long as that leader may not have noticed.
 - A leader that reads another holder, or wakes up too late, never leads again: the process ends.
+- A process that reads an older version of the Lease than before never leads again either: etcd was
+  put back, and its caches hold what never was. Source: a GET is of the newest version there is.
 """
 
 import random
@@ -72,6 +74,8 @@ class Elector:
         self._renewed_at: float | None = None
         self._leads_from = float("-inf")
         self._lost = False
+        self._newest = 0  # version of the Lease that was read
+        self.gone_back = False  # an older one was read later
 
     @property
     def leading(self) -> bool:
@@ -143,6 +147,9 @@ class Elector:
         lease = await self._read(client)
         if lease is None:
             return await self._make(client)
+        if self._is_older(lease):
+            self.gone_back = self._lost = True
+            return False
         spec = _spec_of(lease)
         # Asked before the reconcile, as the reconcile itself marks it as seen.
         first = self._seen is None
@@ -160,6 +167,12 @@ class Elector:
             "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1,
         }
         return await self._replace(client, lease, {**self._claim(), **({} if ours else moves)})
+
+    def _is_older(self, lease: Mapping[str, Any]) -> bool:
+        text = str(lease["metadata"].get("resourceVersion") or "")
+        version = int(text) if text.isascii() and text.isdecimal() else 0
+        older, self._newest = 0 < version < self._newest, max(version, self._newest)
+        return older
 
     def _look(self, spec: Mapping[str, Any]) -> None:
         # Since when it stands still, by our own clock: the times in it are by that of its holder

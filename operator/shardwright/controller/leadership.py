@@ -132,5 +132,8 @@ class Leadership(threading.Thread):
                 return
             await asyncio.sleep(WATCHDOG_SECONDS)
         log.critical(
-            "the Lease could not be renewed in time, or is somebody else's; ending at once"
+            "the API server has gone back to an earlier state, as after a restore of etcd; ending "
+            "at once, to read all anew"
+            if self._elector.gone_back
+            else "the Lease could not be renewed in time, or is somebody else's; ending at once"
         )

@@ -134,16 +134,16 @@ GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]
 
 
 class Metrics:
-    """All series of a process; those of models are at most ``most_series`` together."""
+    """All series of a process of an installation; those of models are at most ``most_series``."""
 
-    def __init__(self, most_series: int = sys.maxsize) -> None:
+    def __init__(self, most_series: int = sys.maxsize, installation: str = "") -> None:
         # The library would add a series with the time of creation to each counter and histogram.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         # Not the library's global one: two instances in one process share no series.
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self._operator()
+        self._operator(installation)
         self._gauges: list[ModelGauge] = []
         self._plans()
         self._lives()
@@ -155,7 +155,7 @@ class Metrics:
         self._gauges.append(gauge)
         return gauge
 
-    def _operator(self) -> None:
+    def _operator(self, installation: str) -> None:
         registry = self.registry
         self.reconciles = Histogram(
             "shardwright_reconcile_duration_seconds",
@@ -183,7 +183,14 @@ class Metrics:
             "Models that lack series, because there may be no more.",
             registry=registry,
         )
-        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
+        # By installation: that another one leads says nothing of this one.
+        leader = Gauge(
+            "shardwright_leader",
+            "1 while this process leads.",
+            ("installation",),
+            registry=registry,
+        )
+        self.leader = leader.labels(in_metric(installation))
         build = Gauge(
             "shardwright_build_info", "Version of the operator.", ("version",), registry=registry
         )

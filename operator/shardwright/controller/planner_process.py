@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
@@ -36,6 +37,13 @@ reason.
 STARVED: Final = 10.0
 """How many times its CPU time a question may take by the clock. Basis: assumed; a worker that gets
 less than a tenth of a core, or hangs, is replaced.
+"""
+
+STILL_LOOK_SECONDS: Final = 1.0
+STILL_LOOKS: Final = 10
+"""Looks at the worker's CPU time in a row, between which it has got none, after which it counts as
+stopped: it alone plans, and all models wait for it. Looks are counted, not seconds: in a machine
+that stood still nobody has got any. Basis: assumed; the least that Linux counts is 10 ms.
 """
 
 START_PAUSE_SECONDS: Final = 1.0
@@ -163,6 +171,7 @@ class PlannerProcess:
             STARVED * self.budget.cpu_seconds,
             process.kill,
         )
+        watched = asyncio.create_task(_end_if_still(process))
         try:
             reply = await asyncio.to_thread(process.exchange, work)
         except EndedError as error:
@@ -175,6 +184,7 @@ class PlannerProcess:
             raise
         finally:
             alarm.cancel()
+            watched.cancel()
         self._metrics.count_work(type(work).__name__, reply.cpu_seconds)
         if reply.error:
             raise WorkError(reply.error, reply.raised)
@@ -221,6 +231,20 @@ class PlannerProcess:
         raise asyncio.CancelledError
 
 
+async def _end_if_still(process: "_Process") -> None:
+    """Kill a process that gets no CPU time while it works: stopped, or kept from every core."""
+    seen, still = process.ticks(), 0
+    while still < STILL_LOOKS:
+        await asyncio.sleep(STILL_LOOK_SECONDS)
+        before, seen = seen, process.ticks()
+        still = still + 1 if seen is not None and seen == before else 0
+    log.error(
+        "the worker has got no CPU time in %g s, so nothing is planned; it is killed",
+        STILL_LOOKS * STILL_LOOK_SECONDS,
+    )
+    process.kill()
+
+
 class EndedError(Exception):
     """The process has ended instead of answering."""
 
@@ -261,6 +285,16 @@ class _Process:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def ticks(self) -> int | None:
+        """Return its CPU time in the kernel's ticks, None where the kernel does not tell."""
+        try:
+            said = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return None
+        # Behind its name, which may hold anything: proc(5), fields 14 and 15.
+        behind = said.rpartition(")")[2].split()
+        return int(behind[11]) + int(behind[12])
 
     def wait_ready(self) -> bool:
         """Wait until it can be asked, and return whether it can."""

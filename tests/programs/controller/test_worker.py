@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from shardwright.controller import planner_process
 from shardwright.controller.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner_process import Memo, PlannerProcess, WorkError
@@ -145,6 +146,22 @@ def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_p
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
+
+
+def test_a_worker_that_is_stopped_is_replaced_and_its_question_is_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(planner_process, "STILL_LOOK_SECONDS", 0.1)
+
+    async def scenario(worker: PlannerProcess) -> None:
+        former = await ask(worker, Pid())
+        assert worker.pid == former
+        os.kill(worker.pid or 0, signal.SIGSTOP)
+        # Sooner than the ten times its CPU time that one is given which gets little.
+        assert await asyncio.wait_for(ask(worker, Pid()), 9) == worker.pid != former
+
+    run(scenario)
+    assert "has got no CPU time in 1 s, so nothing is planned; it is killed" in caplog.text
 
 
 def test_what_the_worker_prints_is_logged_and_harms_no_answer(

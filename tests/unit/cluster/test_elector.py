@@ -24,6 +24,7 @@ class LeaseServer(Client):
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
         self.broken = False
+        self.version = 1
         self.before_replace: Callable[[], None] = lambda: None
 
     def until(self, deadline: float) -> Self:
@@ -41,7 +42,7 @@ class LeaseServer(Client):
         self._answer()
         if self.lease:
             raise ApiError(409, "AlreadyExists", "there is one")
-        return self._store(body, 1)
+        return self._store(body)
 
     async def replace(
         self, _resource: Any, _namespace: Any, _name: Any, body: Any
@@ -51,11 +52,12 @@ class LeaseServer(Client):
         assert self.lease
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "it has changed")
-        return self._store(body, int(self.lease["metadata"]["resourceVersion"]) + 1)
+        return self._store(body)
 
-    def _store(self, body: Any, version: int) -> dict[str, Any]:
+    def _store(self, body: Any) -> dict[str, Any]:
+        self.version += 1
         self.lease = copy.deepcopy(dict(body))
-        self.lease["metadata"]["resourceVersion"] = str(version)
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
         return self.lease
 
     def _answer(self) -> None:
@@ -88,7 +90,8 @@ def edited(server: LeaseServer, **spec: Any) -> None:
     """Change the Lease by hand."""
     assert server.lease
     server.lease["spec"] |= spec
-    server.lease["metadata"]["resourceVersion"] += "0"
+    server.version += 1
+    server.lease["metadata"]["resourceVersion"] = str(server.version)
 
 
 def candidate(server: LeaseServer, clock: Clock, name: str) -> Elector:
@@ -425,3 +428,23 @@ def test_a_lease_request_that_hangs_leaves_time_for_another(clock: Clock) -> Non
     finally:
         client.close()
         api.stop()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_whoever_reads_an_older_lease_than_before_never_leads_again(
+    server: LeaseServer, clock: Clock, *, leads: bool
+) -> None:
+    async def scenario() -> None:
+        one, other = (candidate(server, clock, name) for name in "ab")
+        assert await one.tick()
+        saved = copy.deepcopy(server.lease)
+        for _ in range(3):
+            assert await one.tick()
+            await other.tick()
+        process = one if leads else other
+        server.lease = saved  # etcd is put back
+
+        assert not await process.tick()
+        assert (process.gone_back, process.must_fence, process.leading) == (True, True, False)
+
+    asyncio.run(scenario())
