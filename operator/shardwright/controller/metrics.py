@@ -500,7 +500,7 @@ class Metrics:
         pods = found.plan.nodes_per_replica if found.plan else None
         yield self._ready, sum(group.ready for group in found.groups)
         yield self._serving, sum(group.serves for group in found.groups)
-        yield self._pending, len(found.of_another_release)
+        yield self._pending, len(found.of_another_rendering)
         for group in found.groups:
             yield from self._of_group(group)
             if pods is not None:

@@ -401,8 +401,9 @@ class GroupState:
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
     often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
     ranks were ready. ``moving``: it is down because of a restart on purpose. ``pending`` are pod
-    fields that the next restart changes although the request is the same. ``hold`` is why it keeps
-    its pods although others are wanted.
+    fields that the next restart changes although the request is the same, ``rerendered``: because
+    another release rendered them, not only for another LimitRange or pull policy. ``hold`` is why
+    it keeps its pods although others are wanted.
     """
 
     name: str
@@ -420,6 +421,7 @@ class GroupState:
     outage_seconds: int | None = None
     moving: bool = False
     pending: tuple[str, ...] = ()
+    rerendered: bool = False
     hold: Wait | None = None
     available: bool = False
 
