@@ -309,7 +309,7 @@ class Reconciler:
     async def _publish(
         self, key: Key, live: KubernetesObject, published: Published, done: Outcome
     ) -> datetime | None:
-        now, again_at = self._clock.now(), self._again_at(key, published)
+        now, again_at = self._clock.now(), self._again_at(key, published, done)
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Written first: a reader of the status shall find the series.
         await _aside(groups, show, key, published.found, published.report)
@@ -343,13 +343,15 @@ class Reconciler:
             self._cache.take_resource(stored)
         return None
 
-    def _again_at(self, key: Key, published: Published) -> datetime | None:
+    def _again_at(self, key: Key, published: Published, done: Outcome) -> datetime | None:
         waiting = self._cache.line.get(key)
         turns_at = waiting.turns_at if waiting else None
         now = self._clock.now()
+        # What is refused for good is tried again after pauses of its own, and sends all writes anew.
+        lasts = done.refusal is not None and not done.refusal.passes
         times = (
             published.again_at,
-            self._recheck_at(key, published.recheck_at, now),
+            self._recheck_at(key, None if lasts else published.recheck_at, now),
             turns_at if turns_at and turns_at > now else None,
         )
         return min((time for time in times if time), default=None)
