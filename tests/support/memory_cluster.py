@@ -148,9 +148,9 @@ class MemoryCluster(MemoryApi):
         uid = stateful_set["metadata"]["uid"]
         return [item for item in self.all(PODS) if controller_uid(item) == uid]
 
-    def end(self, item: Manifest, grace_seconds: int = GRACE_SECONDS) -> None:
+    def end(self, item: Manifest, grace_seconds: int = GRACE_SECONDS, taken_by: str = "") -> None:
         """Begin to end a pod, or give one that ends less time; one that is bound to no node is gone
-        at once.
+        at once. ``taken_by`` is why it is a DisruptionTarget, empty if it is none.
         """
         metadata = item["metadata"]
         left = metadata.get("deletionGracePeriodSeconds", grace_seconds + 1)
@@ -164,7 +164,8 @@ class MemoryCluster(MemoryApi):
                     "deletionTimestamp": TIMESTAMP,
                     "deletionGracePeriodSeconds": grace_seconds,
                 }
-                ending["status"]["conditions"] = [UNREADY]
+                taken = {"type": "DisruptionTarget", "status": "True", "reason": taken_by}
+                ending["status"]["conditions"] = [UNREADY, *([taken] if taken_by else ())]
 
     def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
         self.changes += 1

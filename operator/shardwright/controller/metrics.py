@@ -511,7 +511,7 @@ class Metrics:
         pods = found.plan.nodes_per_replica if found.plan else None
         yield self._serving, found.serving
         yield self._updated, found.updated
-        yield self._pending, len(found.of_another_release)
+        yield self._pending, len(found.of_another_rendering)
         for group in found.groups:
             yield from self._of_group(group)
             if pods is not None:

@@ -138,7 +138,7 @@ class Reconciler:
         # Before the status: the GPUs must be kept also where the API server does not take the
         # status.
         self._take_over(key, live["metadata"]["uid"], published, done)
-        again_at = await self._publish(key, live, published)
+        again_at = await self._publish(key, live, published, done)
         return self._next_look(key, mark, done, again_at, _priority(published))
 
     async def _adopted(self, key: Key, live: KubernetesObject) -> bool:
@@ -177,7 +177,7 @@ class Reconciler:
         # Only the class of the fault: its message may quote a Secret.
         raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
         published = undetermined(resource_of(live), internal_error(raised), self._clock.now())
-        await self._publish(key, live, published)
+        await self._publish(key, live, published, Outcome())
 
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
@@ -325,9 +325,9 @@ class Reconciler:
             self._cache.promise(key, published.pods)
 
     async def _publish(
-        self, key: Key, live: KubernetesObject, published: Published
+        self, key: Key, live: KubernetesObject, published: Published, done: Outcome
     ) -> datetime | None:
-        now, again_at = self._clock.now(), self._again_at(key, published)
+        now, again_at = self._clock.now(), self._again_at(key, published, done)
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Written first: a reader of the status shall find the series.
         await _aside(groups, show, key, published.found, published.report)
@@ -361,13 +361,16 @@ class Reconciler:
             self._cache.take_resource(stored)
         return None
 
-    def _again_at(self, key: Key, published: Published) -> datetime | None:
+    def _again_at(self, key: Key, published: Published, done: Outcome) -> datetime | None:
         waiting = self._cache.line.get(key)
         turns_at = waiting.turns_at if waiting else None
         now = self._clock.now()
+        # What is refused for good is tried again after pauses of its own, and sends all writes
+        # anew.
+        lasts = done.refusal is not None and not done.refusal.passes
         times = (
             published.again_at,
-            self._recheck_at(key, published.recheck_at, now),
+            self._recheck_at(key, None if lasts else published.recheck_at, now),
             turns_at if turns_at and turns_at > now else None,
         )
         return min((time for time in times if time), default=None)

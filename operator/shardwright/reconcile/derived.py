@@ -28,6 +28,7 @@ from shardwright.reconcile.first_seen import (
 from shardwright.reconcile.group import LifeRules, life_rules, lost_nodes, unsettled_groups
 from shardwright.reconcile.members import Awaited, GroupState, Wait
 from shardwright.reconcile.observed import KeptOut, Observed
+from shardwright.reconcile.refuge import due, due_at, refused_since
 from shardwright.reconcile.relocation import (
     Departure,
     Occupancy,
@@ -54,7 +55,8 @@ class Derived:
     ``unreadable`` is why the plan of record cannot be read. ``unfit`` are planned nodes with a
     fault, ``lost`` nodes that do not give pods back, ``leaving`` the groups to relocate;
     ``recheck_at`` is when another may have to. ``late`` are nodes that an autoscaler should have
-    made by now. ``since`` is when each passing fact was first seen.
+    made by now. ``refused`` are the planned groups, by index, that are down and go elsewhere at
+    once where there is a free place. ``since`` is when each passing fact was first seen.
     """
 
     record: PlanRecord | None
@@ -67,6 +69,7 @@ class Derived:
     leaving: tuple[Departure, ...]
     recheck_at: datetime | None
     late: frozenset[str]
+    refused: tuple[int, ...]
     since: Mapping[Sighting, datetime]
 
 
@@ -96,6 +99,7 @@ def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
         leaving=(),
         recheck_at=None,
         late=frozenset(),
+        refused=(),
         since=since,
     )
     return _with_departures(derived, record, snapshot, now) if record else derived
@@ -169,15 +173,18 @@ def _with_departures(
     late = late_nodes(record.plan, around, now)
     # Late nodes follow from the states of groups, and those from the waits, so the waits are first
     # made without them.
+    base = base_name(snapshot.resource.owner.name)
     if late:
-        base = base_name(snapshot.resource.owner.name)
         own = replace(own, nodes_in_provisioning=_nodes_to_come(record, base, own, late))
+    refused = refused_since(record.plan, base, derived.standing, around.unfit, around.since)
+    times = (recheck_at(record.plan, around, now), due_at(refused, now))
     return replace(
         derived,
         observed=own,
         leaving=departures(record.plan, around, now),
-        recheck_at=recheck_at(record.plan, around, now),
+        recheck_at=min(filter(None, times), default=None),
         late=late,
+        refused=due(refused, now),
     )
 
 

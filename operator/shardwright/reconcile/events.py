@@ -124,6 +124,17 @@ def surge_event(group: str, nodes: Sequence[str]) -> Event:
     )
 
 
+def refuge_event(group: str, nodes: Sequence[str]) -> Event:
+    """Return the event of a group that is down and goes elsewhere at once."""
+    return Event(
+        reason="Rebuilt",
+        action="Restart",
+        note=f"{group} is down and cannot come up where it is; its next generation starts on "
+        f"{', '.join(nodes)}",
+        warning=True,
+    )
+
+
 def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
         case Apply(why=Why.FAILURE | Why.CAUSE) | Patch(why=Why.FAILURE | Why.CAUSE):

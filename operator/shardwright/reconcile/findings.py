@@ -150,8 +150,8 @@ class Findings:
         return tuple(waiting) if self.most_moving == 0 else ()
 
     @property
-    def of_another_release(self) -> tuple[GroupState, ...]:
-        """Return the groups whose pods were rendered by another release, and would differ now."""
+    def of_another_rendering(self) -> tuple[GroupState, ...]:
+        """Return the groups whose pods would be rendered otherwise now for the same request."""
         return tuple(group for group in self.groups if group.pending)
 
     def held_by(self, what: Awaited) -> tuple[GroupState, ...]:

@@ -263,6 +263,13 @@ class Group:
         return template_hash(self.live or {}) != template_hash(self.rendered)
 
     @property
+    def of_another_release(self) -> bool:
+        """Return whether another release rendered its pods; else they only have another LimitRange
+        or pull policy.
+        """
+        return not self._differs_by_what_waits_alone
+
+    @property
     def _restarts_in_place(self) -> bool:
         # Its kubelet would restart it as it was, without the fixes since.
         return (
@@ -272,7 +279,9 @@ class Group:
     @property
     def pending(self) -> tuple[str, ...]:
         """Return the pod fields that a restart would change although the request is the same."""
-        if not (self.outdated and self.asks_the_same):
+        # At zero its next pods are of the template that is there: what still ends says nothing.
+        stands = self.live is not None and bool(self.live["spec"].get("replicas"))
+        if not (stands and self.outdated and self.asks_the_same):
             return ()
         changed = template_hash(self.live or {}) != template_hash(self.rendered)
         drift = drifted_fields(self.rendered, self.live) if changed else ()
@@ -285,6 +294,17 @@ class Group:
         return frozenset(
             guard for guard in wanted if any(guard not in one.guards for one in self.members)
         )
+
+
+def serving_on(observed: Observed, name: str) -> tuple[str, ...]:
+    """Return the nodes of a group all of whose pods are ready, by rank; none if it does not
+    serve.
+    """
+    live = observed.objects.get((STATEFUL_SET, name))
+    members = observed.members_of(name)
+    if live is None or not all_ready(members, live["spec"].get("replicas") or 0):
+        return ()
+    return tuple(member.node or "" for member in members)
 
 
 def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
@@ -402,16 +422,23 @@ def generations(
     """Return the generation under which each planned group is to exist.
 
     It is the existing one, or the next if that one is at zero, only pods on lost nodes are left of
-    it, and the group is planned elsewhere by now; never less than the record's (``least``).
+    it, and the group is planned elsewhere by now; never less than the record's (``least``). It is
+    the one before where that serves again on the very nodes that are planned.
     ``groups`` are their nodes by name without generation.
     """
     floors = (*least, *(0 for _ in groups))
-    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
     return tuple(
+        _chosen(root, nodes, _generation(root, nodes, observed, owner_uid, lost), floor, observed)
         # A record may have more or fewer generations than there are groups.
-        max(number, floor)
-        for number, floor in zip(found, floors, strict=False)
+        for (root, nodes), floor in zip(groups.items(), floors, strict=False)
     )
+
+
+def _chosen(root: str, nodes: Sequence[str], found: int, floor: int, observed: Observed) -> int:
+    # The record names the former generation, which has come back before its refuge was up.
+    former, latest = (generation_name(root, number) for number in (found - 1, found))
+    came_back = floor == found - 1 and serving_on(observed, former) == tuple(nodes)
+    return floor if came_back and not serving_on(observed, latest) else max(found, floor)
 
 
 def following_generations(

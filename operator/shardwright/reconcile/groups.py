@@ -78,7 +78,7 @@ class GroupStep:
 def next_step(group: Group, now: datetime) -> GroupStep:
     """Return the one step that a group needs now; no writes when all is as it should be."""
     if group.live is None:
-        return _create(group)
+        return _create(group, now)
     if "deletionTimestamp" in group.live["metadata"]:
         return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
     # Before everything that asks about pods: at zero they are on their way out in any case.
@@ -153,13 +153,14 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
-def _create(group: Group) -> GroupStep:
+def _create(group: Group, now: datetime) -> GroupStep:
     # A new StatefulSet adopts pods of its name: ranks of an earlier start would meet new ones.
     if group.members:
         return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
-    intent = _intent(
-        group, _started(group, group.remembered.begun_anew(beside=group.served_by is not None))
-    )
+    anew = group.remembered.begun_anew(beside=group.former_serves)
+    if group.served_by and not group.former_serves:
+        anew = anew.with_(stopped_at=anew.stopped_at or now.replace(microsecond=0))
+    intent = _intent(group, _started(group, anew))
     return GroupStep(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
@@ -543,6 +544,7 @@ def _state(
         and _on_the_move(remembered, situation),
         pending=group.pending,
         unguarded=group.unguarded,
+        rerendered=bool(group.pending) and group.of_another_release,
         hold=group.hold,
     )
 

@@ -405,8 +405,10 @@ class GroupState:
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
     often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
     ranks were ready. ``moving``: it is down because of a restart on purpose. ``pending`` are pod
-    fields that the next restart changes although the request is the same, ``unguarded`` the guards
-    that its pods lack until then. ``hold`` is why it keeps its pods although others are wanted.
+    fields that the next restart changes although the request is the same, ``rerendered``: because
+    another release rendered them, not only for another LimitRange or pull policy; ``unguarded`` the
+    guards that its pods lack until then. ``hold`` is why it keeps its pods although others are
+    wanted.
     """
 
     name: str
@@ -426,6 +428,7 @@ class GroupState:
     moving: bool = False
     pending: tuple[str, ...] = ()
     unguarded: frozenset[Guard] = frozenset()
+    rerendered: bool = False
     hold: Wait | None = None
     available: bool = False
 

@@ -258,13 +258,17 @@ def _pending(found: Findings) -> ConditionSaid:
             f"{_names(open_groups)}: made by a release without a guard of this one; until they "
             f"restart, {opened}"
         )
-    if older := found.of_another_release:
+    if older := found.of_another_rendering:
         fields = sorted({field for group in older for field in group.pending})
         changes = ", ".join(fields[:FIELDS_SAID_MAX])
+        why = (
+            "by another release of the operator"
+            if any(group.rerendered for group in older)
+            else "for another LimitRange or image pull policy"
+        )
         said[Reason.OLDER_RENDERING] = (
-            f"{_names(older)}: rendered by another release of the operator, or for another "
-            "LimitRange or image pull policy; the next restart of a group changes "
-            f"{changes} of its pods"
+            f"{_names(older)}: rendered {why}; the next restart of a group changes {changes} of "
+            "its pods"
         )
     if kept := found.kept_engine:
         fixed = fixes_sentence(fixes_of_engine(kept.engine, kept.version, kept.newest))

@@ -15,9 +15,11 @@ from datetime import datetime, timedelta
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline.assembly import OnCluster, bundle_for
+from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.autoscaling import handed_over
 from shardwright.reconcile.cause import rendered_hash
 from shardwright.reconcile.decide import (
+    Decision,
     Desired,
     KnownGroups,
     decide,
@@ -28,7 +30,7 @@ from shardwright.reconcile.decide import (
     standing_drain,
 )
 from shardwright.reconcile.derived import Derived, derive
-from shardwright.reconcile.events import surge_event
+from shardwright.reconcile.events import refuge_event, surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.group import following_generations, generations
@@ -38,6 +40,7 @@ from shardwright.reconcile.pod_inputs import as_made, following, restored_pods, 
 from shardwright.reconcile.protected import protected_pods
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
+from shardwright.reconcile.refuge import come_back
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
@@ -56,8 +59,16 @@ from shardwright.reconcile.writes import (
 )
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
+from shardwright.rendering.names import (
+    GENERATION_MAX,
+    base_name,
+    generation_name,
+    generation_of,
+    group_names,
+)
 from shardwright.rendering.pod import start_deadline_seconds
+from shardwright.rendering.render import asked_of
+from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
 
@@ -453,29 +464,73 @@ def _beside(
 
     If its plan of record is not taken, that is the problem: nobody stops a group for a lost answer.
     """
-    if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
+    if subject.intent.paused or deployed.decision is None or planned.record is None:
         return None
-    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
-    group = deployed.decision.stopping[0]
-    name = deployed.decision.groups[group].name
-    ask = Ask(on=planned.record, lost=derived.lost, beside=(group, generation_of(name)[1] + 1))
-    answer = snapshot.answers.get(ask)
-    if answer is None:
-        return (
-            None
-            # After the writes of this reconcile it is too late to ask: they have stopped the group.
-            if snapshot.outcome or generation_of(name)[1] >= GENERATION_MAX
-            else Step(ask=ask, subject=subject)
-        )
+    if (back := _come_back(snapshot, derived, subject, planned.record)) is not None:
+        record = _numbered(snapshot, derived, back)
+        return _record(snapshot, derived, record) or replace(planned, record=record)
+    ask = _question_beside(derived, subject, planned.record, deployed.decision)
+    answer = snapshot.answers.get(ask) if ask else None
+    # After the writes of this reconcile it is too late to ask: they have stopped the group.
+    if ask and answer is None and not snapshot.outcome:
+        return Step(ask=ask, subject=subject)
     # No free GPUs: the group stops first and starts in its own place, as without maxSurge.
-    if isinstance(answer, Problem) or answer.record is None:
+    if ask is None or not isinstance(answer, Replanned) or answer.record is None:
         return None
-    record = _numbered(snapshot, derived, answer.record)
+    if ask.is_refuge and not_admitted(snapshot, derived, subject, answer.record):
+        return None
+    return _placed_beside(snapshot, derived, planned, ask, answer.record)
+
+
+def _question_beside(
+    derived: Derived, subject: Subject, record: PlanRecord, decision: Decision
+) -> Ask | None:
+    refused = derived.refused if _takes_refuge(subject, derived, record) else ()
+    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
+    group = next(iter((*refused, *decision.stopping)), None)
+    if group is None or len(decision.groups) != len(record.plan.groups):
+        return None
+    generation = generation_of(decision.groups[group].name)[1]
+    if generation >= GENERATION_MAX:
+        return None
+    leaving = frozenset({group} if refused else ())
+    return Ask(on=record, lost=derived.lost, beside=(group, generation + 1), leaving=leaving)
+
+
+def _placed_beside(
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, ask: Ask, found: PlanRecord
+) -> CurrentPlan | Step | Problem:
+    record = _numbered(snapshot, derived, found)
     placing = _record(snapshot, derived, record)
-    if placing is not None:
-        return placing
-    event = surge_event(name, record.plan.groups[group])
+    if placing is not None or ask.beside is None:
+        return placing or planned
+    group, generation = ask.beside
+    root = group_names(base_name(snapshot.resource.owner.name), record.plan.group_numbers)[group]
+    name, nodes = generation_name(root, generation - 1), record.plan.groups[group]
+    event = refuge_event(name, nodes) if ask.is_refuge else surge_event(name, nodes)
     return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
+
+
+def _takes_refuge(subject: Subject, derived: Derived, record: PlanRecord) -> bool:
+    intent = subject.intent
+    # In a queue the next generation would wait for the quota that the former one holds.
+    moves = intent.scheduler != "Kueue" and intent.replan is not Replan.NEVER
+    # The indices are those of the record that stands.
+    return moves and not intent.plan_only and record == derived.record
+
+
+def _come_back(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> PlanRecord | None:
+    # One that is to restart in any case goes on as its next generation.
+    if not derived.rules.keeps_templates or record != derived.record:
+        return None
+
+    def made_for(moved: PlanRecord, index: int) -> str:
+        return asked_of(moved.plan, as_made(snapshot, derived, subject, moved), index)
+
+    base, asked = base_name(snapshot.resource.owner.name), derived.rules.restart_asked
+    return come_back(derived.observed, base, record, made_for, asked)
 
 
 def _kept(

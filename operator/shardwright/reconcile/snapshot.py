@@ -142,14 +142,19 @@ class Ask:
         return self.choice is PlanChoice.COMPARE
 
     @property
+    def is_refuge(self) -> bool:
+        """Return whether a group that is down goes elsewhere, beside what is left of it."""
+        return self.beside is not None and bool(self.leaving)
+
+    @property
     def goes_first(self) -> bool:
         """Return whether a broken group waits for the answer: it waits behind no other model."""
-        return self.choice is PlanChoice.REHOUSE
+        return self.choice is PlanChoice.REHOUSE or self.is_refuge
 
     @property
     def vacated(self) -> frozenset[str]:
         """Return the nodes that groups leave because they are lost or unfit."""
-        if self.choice is not PlanChoice.REHOUSE or self.on is None:
+        if not self.goes_first or self.on is None:
             return frozenset()
         groups = self.on.plan.groups
         return frozenset(node for index in self.leaving for node in groups[index])

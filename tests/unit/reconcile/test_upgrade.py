@@ -222,8 +222,7 @@ def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("liveness", "readiness", "startup")
     )
     assert pending["message"] == (
-        "llama-0: rendered by another release of the operator, or for another LimitRange or image "
-        "pull policy; "
+        "llama-0: rendered by another release of the operator; "
         f"the next restart of a group changes {probes} of its pods"
     )
 
