@@ -32,6 +32,8 @@ class Serving:
     how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
     in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
     the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
+    ``refuses``: what is too much is refused, and does not wait; ``by_priority``: what waits is
+    served by the priority that clients say.
     """
 
     model: str
@@ -52,6 +54,8 @@ class Serving:
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
     over_ray: bool = False
+    refuses: bool = False
+    by_priority: bool = False
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

@@ -269,6 +269,8 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
+        refuses=deployment.serving.refuses,
+        by_priority=deployment.serving.by_priority,
     )
 
 
