@@ -450,6 +450,7 @@ def model() -> builder.Dashboard:
         ),
         _output(),
         _load(),
+        _groups_of_load(),
         *_engine(),
         _memory(),
         *_groups(),
@@ -495,6 +496,19 @@ def _load() -> Panel:
         (f"shardwright_plan_running_requests{{{MODEL}}}", "planned"),
     )
     return dashed(panel, "planned")
+
+
+def _groups_of_load() -> Panel:
+    panel = lines(
+        "Load in groups",
+        "Requests in flight over those that the plan says a group holds. Dashed: where "
+        "spec.scaling adds a group, at 0.8 of those that are wanted.",
+        "short",
+        (f"shardwright:groups_of_load:observed{{{MODEL}}}", "load"),
+        (f"shardwright_model_groups_wanted{{{MODEL}}}", "wanted"),
+        (f"0.8 * shardwright_model_groups_wanted{{{MODEL}}}", "threshold"),
+    )
+    return dashed(panel, "threshold")
 
 
 def _engine() -> tuple[Panel, ...]:

@@ -7,17 +7,23 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.rendering.bundle import of_kind
+from shardwright.rendering.deployment import Autoscaling
+from shardwright.rendering.render import render
 from tests.harness import build
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.autoscalers import shown
+from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.models import Models
 
 pytestmark = pytest.mark.controlplane
@@ -147,14 +153,42 @@ def keda(control_plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("keda")
-def test_the_scaled_object_of_the_page_is_what_keda_defines(
+def test_the_scaled_object_that_is_rendered_is_what_keda_defines(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    scaling = Autoscaling(least=1, most=4, idle_seconds=1800, prometheus="http://prometheus:9090")
+    owner = replace(a_deployment().owner, namespace=namespace)
+    bundle = render(a_plan(), a_deployment(autoscaling=scaling, owner=owner))
+    (rendered,) = of_kind(bundle.objects, "ScaledObject")
     path = f"/apis/keda.sh/v1alpha1/namespaces/{namespace}/scaledobjects"
 
-    kept = control_plane.api.request("POST", path, shown("ScaledObject"), query=STRICT)
+    kept = control_plane.api.request("POST", path, dict(rendered), query=STRICT)
 
-    assert kept["spec"] == shown("ScaledObject")["spec"]
+    assert kept["spec"] == rendered["spec"]
+    assert drifted_fields(rendered, kept) == ()
+
+
+def test_who_names_a_number_that_is_an_autoscalers_is_warned_and_not_refused(
+    models: Models, control_plane: ControlPlane
+) -> None:
+    def warned(name: str, **spec: Any) -> bool:
+        body = {
+            "apiVersion": "shardwright.io/v1alpha1",
+            "kind": "ShardedModel",
+            "metadata": {"name": name, "namespace": models.namespace},
+            "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, **spec},
+        }
+        how = ("apply", "--warnings-as-errors", "-f", "-")
+        said = control_plane.kubectl(*how, input=json.dumps(body), check=False)
+        return "belongs to the autoscaler of spec.scaling" in said
+
+    scaling = {"maxReplicas": 4}
+    assert not warned("plain", replicas=0)
+    assert not warned("scaled", scaling=scaling, mode="PlanOnly")
+    assert warned("scaled", scaling=scaling, mode="PlanOnly", replicas=2)
+    models.patch("ShardedModel", "scaled", {"spec": {"replan": "Always"}})
+    assert not warned("scaled", scaling=scaling, mode="PlanOnly", replicas=2)
+    assert models.get("ShardedModel", "scaled")["spec"]["replicas"] == 2
 
 
 def _wait_for_groups(models: Models, count: int) -> None:

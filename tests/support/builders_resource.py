@@ -96,6 +96,7 @@ _COMPLETE: Manifest = {
     },
     "replicas": 2,
     "scaling": {"minReplicas": 1, "maxReplicas": 4, "idleSeconds": 600},
+    "serving": {"overload": "Refuse", "order": "Priority"},
     "budget": {"gpus": 16, "nodes": 2, "fill": False},
     "parallelism": {
         "tensor": 4,

@@ -1,6 +1,11 @@
-"""``spec.scaling``: how many groups an autoscaler may choose, and when it goes back."""
+"""What becomes of more load than was planned?
 
-from typing import Annotated
+``spec.scaling``: how many groups an autoscaler may choose, and when it goes back.
+
+``spec.serving``: which requests wait, and which are refused.
+"""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,6 +27,21 @@ class Scaling(Part):
     )
     idle_seconds: Annotated[int, Field(ge=1, le=IDLE_SECONDS_MAX)] = Field(
         default=1800, description="How long fewer groups would do before one is taken away."
+    )
+
+
+class ServingRules(Part):
+    """What becomes of requests that an engine has no room for."""
+
+    overload: Literal["Queue", "Refuse"] = Field(
+        default="Queue",
+        description="Queue: they wait, any number of them. Refuse: they are answered with 503 "
+        "while a group has twice as many requests as the plan says that it holds. For vLLM.",
+    )
+    order: Literal["Arrival", "Priority"] = Field(
+        default="Arrival",
+        description="Which of the waiting requests is next. Priority: the one with the lowest "
+        "priority in its body, which clients set themselves (0 if they do not). For vLLM.",
     )
 
 

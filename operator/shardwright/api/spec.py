@@ -34,7 +34,7 @@ from shardwright.api.parts import (
     unsaid,
 )
 from shardwright.api.pod_spec import Pod
-from shardwright.api.scaling import Scaling
+from shardwright.api.scaling import Scaling, ServingRules
 from shardwright.api.weights_source import (
     BUCKETS,
     CLAIM,
@@ -745,6 +745,9 @@ class Spec(Part):
         default=None,
         description="KEDA chooses the number of groups, by requests in flight over what the plan "
         "says that a group holds. replicas is then the autoscaler's. For vLLM.",
+    )
+    serving: ServingRules | None = Field(
+        default=None, description="What becomes of requests that an engine has no room for."
     )
     budget: Budget | None = Field(
         default=None,

@@ -32,7 +32,9 @@ class Serving:
     how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
     in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
     the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
-    ``guarded``: the guard in ``files_dir`` asks every request for the key.
+    ``guarded``: the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too
+    much is refused, and does not wait; ``by_priority``: what waits is served by the priority that
+    clients say.
     """
 
     model: str
@@ -54,6 +56,8 @@ class Serving:
     files_dir: str = ""
     over_ray: bool = False
     guarded: bool = False
+    refuses: bool = False
+    by_priority: bool = False
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

@@ -278,6 +278,8 @@ class ServingOptions:
     silence_seconds: int = 0  # 0: tokens are not watched
     idle_seconds: int = 0
     drain_seconds: int | None = None  # None: as the plan's answers need
+    refuses: bool = False  # what is too much, instead of letting it wait
+    by_priority: bool = False  # as clients say, not by arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

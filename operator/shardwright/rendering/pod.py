@@ -272,6 +272,8 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
         guarded=deployment.serving.api_key is not None,
+        refuses=deployment.serving.refuses,
+        by_priority=deployment.serving.by_priority,
     )
 
 

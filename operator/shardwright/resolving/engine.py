@@ -18,6 +18,7 @@ from shardwright.api.admission import (
 from shardwright.api.parts import unsaid
 from shardwright.api.planner_request import adapter_slots, network_of
 from shardwright.api.pod_spec import Pod
+from shardwright.api.scaling import ServingRules
 from shardwright.api.settings import (
     DEFAULTS,
     Settings,
@@ -115,6 +116,22 @@ FEATURES: Final = (
         asked=lambda spec: bool(spec.model.adapters),
     ),
     Feature(
+        option="requests-in-flight",
+        path="spec.scaling",
+        asked=lambda spec: spec.scaling is not None,
+        of_plan=True,
+    ),
+    Feature(
+        option="max-num-queued-reqs",
+        path="spec.serving.overload",
+        asked=lambda spec: (spec.serving or unsaid(ServingRules)).overload == "Refuse",
+    ),
+    Feature(
+        option="scheduling-policy",
+        path="spec.serving.order",
+        asked=lambda spec: (spec.serving or unsaid(ServingRules)).order == "Priority",
+    ),
+    Feature(
         option=_SPECULATIVE,
         path="spec.engine.speculation",
         asked=lambda spec: spec.engine.speculation is not None,
@@ -193,7 +210,6 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
         *check_default_version(question.resource.spec, settings),
         *_check_text(question.resource.spec),
-        *_scaled_blindly(spec),
     )
     if problems:
         raise InputError(problems)
@@ -215,19 +231,6 @@ def _of_no_drafts(spec: Spec) -> Iterator[Problem]:
             what=said,
             limit="says how drafted tokens are accepted, but none are drafted",
             remedy="set spec.engine.speculation, or leave it out",
-        )
-
-
-def _scaled_blindly(spec: Spec) -> Iterator[Problem]:
-    """Yield that nobody can measure the load by which a model is to be scaled."""
-    if spec.scaling is not None and not ENGINES[spec.engine.name].in_flight:
-        yield Problem(
-            code="ScalingWithoutLoad",
-            path="spec.scaling",
-            what=spec.engine.name,
-            limit="must tell Prometheus how many requests are in flight",
-            gap="and does not",
-            remedy="leave scaling out, and let an autoscaler of your own set spec.replicas",
         )
 
 

@@ -15,7 +15,7 @@ from shardwright.api.parts import Part, unsaid
 from shardwright.api.planner_request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.pod_spec import Pod, PodVolume
 from shardwright.api.resource import ShardedModel
-from shardwright.api.scaling import Scaling
+from shardwright.api.scaling import Scaling, ServingRules
 from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
 from shardwright.api.weights_source import (
     BUCKETS,
@@ -260,6 +260,7 @@ def _drafting(spec: Spec) -> DraftingOptions:
 
 
 def _serving(spec: Spec, version: str) -> ServingOptions:
+    rules = spec.serving or unsaid(ServingRules)
     return ServingOptions(
         served_name=spec.model.served_name,
         kv_cache_dtype=KV_CACHE_DTYPES[spec.engine.kv_cache_quantization or "Auto"],
@@ -271,6 +272,8 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
         drain_seconds=spec.rollout.drain_seconds,
+        refuses=rules.overload == "Refuse",
+        by_priority=rules.order == "Priority",
     )
 
 

@@ -18,6 +18,7 @@ from shardwright.api.parts import unsaid
 from shardwright.api.planner_request import to_request
 from shardwright.api.pod_spec import Pod
 from shardwright.api.resource import Metadata, ShardedModel, read_stored
+from shardwright.api.scaling import ServingRules
 from shardwright.api.settings import Settings, with_defaults
 from shardwright.api.spec import Spec
 from shardwright.api.weights_source import HUB, HUB_KEY, Weights, commit_of, hub_token, scheme_of
@@ -109,7 +110,9 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
 
 
 def _without_said_defaults(spec: Spec) -> Spec:
-    """Return a spec without what it says of its weights that holds if it is left out, too."""
+    """Return a spec without what it says of weights and serving that holds if left out, too."""
+    if spec.serving == unsaid(ServingRules):
+        spec = spec.model_copy(update={"serving": None})
     weights = spec.model.weights
     if weights is None:
         return spec

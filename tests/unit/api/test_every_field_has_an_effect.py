@@ -241,6 +241,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "scaling.idleSeconds": _under(
         "scaling", {"maxReplicas": 4}, {"maxReplicas": 4, "idleSeconds": 600}
     ),
+    "serving.overload": _under("serving", {}, {"overload": "Refuse"}),
+    "serving.order": _under("serving", {}, {"order": "Priority"}),
     "budget.gpus": _under("budget", {}, {"gpus": 4}),
     "budget.nodes": _under("budget", {}, {"nodes": 1}),
     "budget.fill": _under("budget", {"gpus": 4}, {"gpus": 4, "fill": True}),

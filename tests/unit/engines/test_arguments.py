@@ -10,6 +10,7 @@ from shardwright.engines.launch import Serving
 from shardwright.engines.vllm.arguments import serve_arguments
 from shardwright.engines.vllm.policy import RULES
 from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.command_lines import read_arguments
 from tests.support.option_values import check_value
@@ -147,3 +148,28 @@ def test_every_name_type_and_value_that_is_rendered_is_one_that_the_parser_takes
         assert [problem.sentence() for problem in refused if problem] == []
         seen += len(options)
     assert seen > 400
+
+
+@pytest.mark.parametrize(
+    ("plan", "arguments", "queued"),
+    [
+        (a_plan(replica_requests=96), {}, "192"),
+        (a_plan(), {}, str(2 * a_plan().max_sequences)),
+        (a_plan(replica_requests=96), {"max_num_queued_reqs": 7}, "7"),
+    ],
+    ids=["as the plan says", "of a plan without a speed", "as the user says"],
+)
+def test_what_is_too_much_is_refused_from_what_the_plan_says(
+    plan: Plan, arguments: dict[str, object], queued: str
+) -> None:
+    said = serving(refuses=True, by_priority=True, arguments=arguments)
+    _, options = read_arguments(serve_arguments(plan, said))
+
+    assert options["max-num-queued-reqs"] == queued
+    assert options["scheduling-policy"] == "priority"
+
+
+def test_where_nothing_is_asked_for_what_is_too_much_waits_in_turn() -> None:
+    _, options = read_arguments(serve_arguments(a_plan(replica_requests=96), serving()))
+
+    assert options.keys().isdisjoint({"max-num-queued-reqs", "scheduling-policy"})

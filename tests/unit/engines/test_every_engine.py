@@ -27,5 +27,10 @@ def test_an_engine_has_all_its_parts(engine: EngineDefinition) -> None:
     assert [part for part in parts if not (PACKAGE / part).is_file()] == []
 
 
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_an_engine_says_its_requests_in_flight_or_is_said_not_to(engine: EngineDefinition) -> None:
+    assert bool(engine.in_flight) != ("requests-in-flight" in engine.rules.policy.missing)
+
+
 def test_the_engines_that_a_resource_can_name_are_those_that_there_are() -> None:
     assert get_args(Engine.model_fields["name"].annotation) == tuple(ENGINES)

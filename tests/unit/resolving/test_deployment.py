@@ -10,6 +10,7 @@ from shardwright.hardware.capabilities import Capability
 from shardwright.layouts.layout import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
+    Autoscaling,
     CacheClaim,
     ClaimPath,
     ClusterTerms,
@@ -76,7 +77,10 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             over_ray=True,
             environment=(("NCCL_DEBUG", "WARN"),),
             api_key=SecretKey(name="clients", key="key"),
+            refuses=True,
+            by_priority=True,
         ),
+        autoscaling=Autoscaling(least=1, most=4, idle_seconds=600),
         drafting=DraftingOptions(drafts_by=DraftMethod.PROMPT_LOOKUP, draft_tokens=3),
         pods=PodOptions(
             node_selector=(("example.com/pool", "blue"),),

@@ -137,17 +137,21 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     root = {"network": {"lockMemory": True}}
     engine = TRTLLM | KEY
 
-    assert problems_of(
-        Question(resource=a_resource(engine=engine, model=model, pod=root), settings=ADMITTING)
-    ) == [
+    load = {"scaling": {"maxReplicas": 2}, "serving": {"overload": "Refuse", "order": "Priority"}}
+    asked = a_resource(engine=engine, model=model, pod=root, **load)
+
+    assert problems_of(Question(resource=asked, settings=ADMITTING)) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
         ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
         ("EngineFeatureMissing", "spec.model.adapters"),
+        ("EngineFeatureMissing", "spec.scaling"),
+        ("EngineFeatureMissing", "spec.serving.overload"),
+        ("EngineFeatureMissing", "spec.serving.order"),
     ]
-    a_subject(pod=root, engine=KEY)  # vLLM can
+    a_subject(pod=root, engine=KEY, **load)  # vLLM can
 
 
 MTP = {"speculation": {"method": "MTP"}}

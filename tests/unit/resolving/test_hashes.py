@@ -127,3 +127,17 @@ def test_a_load_is_planned_anew_and_asks_for_no_other_pods() -> None:
 
     assert one.cut_hash != other.cut_hash
     assert one.deployment.groups.asked == other.deployment.groups.asked
+
+
+def test_to_say_what_holds_of_serving_anyway_restarts_nothing() -> None:
+    said = a_subject(serving={"overload": "Queue"})
+
+    assert said.deployment.groups.asked == a_subject().deployment.groups.asked
+    assert said.input_hash == a_subject().input_hash
+
+
+def test_scaling_reaches_no_pod_and_cuts_nothing_anew() -> None:
+    plain, scaled = a_subject(), a_subject(scaling={"maxReplicas": 4})
+
+    assert scaled.deployment.groups.asked == plain.deployment.groups.asked
+    assert (scaled.cut_hash, scaled.input_hash != plain.input_hash) == (plain.cut_hash, True)

@@ -21,6 +21,7 @@ ORDER: Final = (
     "engine",
     "workload",
     "replicas",
+    "scaling",
     "parallelism",
     "placement",
     "pod",

@@ -38,7 +38,7 @@ _WORKERS: Final = frozenset({"worker", "decode", "prefill"})
 
 _REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "autoscaling": "scale the ShardedModel: it has the subresource scale",
+        "autoscaling": "KEDA is told by spec.scaling, with the plan's own threshold",
         "backendFramework": "vLLM is what is imported",
         "components": "clients reach the model at status.endpoint, and one set of pods does "
         "prefill and decode",

@@ -57,8 +57,8 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "prefill": "prefill and decode run in the same pods; nothing says yet that they do not",
         "router": "route to the Service of status.endpoint with your own Gateway",
         "baseRefs": "write what the named configurations say into this one first",
-        "scaling": "scale the ShardedModel: it has the subresource scale",
-        "autoscaling": "scale the ShardedModel: it has the subresource scale",
+        "scaling": "KEDA is told by spec.scaling, with the plan's own threshold",
+        "autoscaling": "KEDA is told by spec.scaling, with the plan's own threshold",
         "storageInitializer": "the engine downloads the weights, or reads them from a claim",
         "expert": "whether experts are spread is the planner's to choose",
         "dataLocal": "how a group lies on its nodes follows from the plan",
@@ -76,6 +76,7 @@ def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -
     """Add an LLMInferenceService to a draft; return why its fields have no place."""
     spec = root.at("spec")
     draft.carry_number("replicas", spec.at("replicas"))
+    _scaling(draft, spec.at("scaling"))
     draft.carry("model.servedName", spec.at("model", "name"))
     pod, container = spec.at("template"), container_named(spec.at("template"), ENGINE)
     metadata = root.at("metadata"), spec
@@ -87,6 +88,17 @@ def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -
         ours = "dataParallelAttention" if theirs == "data" else theirs
         draft.carry_degree(ours, spec.at("parallelism", theirs))
     return _REASONS
+
+
+def _scaling(draft: Draft, scaling: Spot) -> None:
+    """Add the bounds of an autoscaler; its triggers are the plan's to say."""
+    most = scaling.at("maxReplicas").whole()
+    if most is None:
+        return
+    draft.put("scaling.maxReplicas", most, scaling.at("maxReplicas"))
+    least = scaling.at("minReplicas").whole()
+    if least is not None:
+        draft.put("scaling.minReplicas", least, scaling.at("minReplicas"))
 
 
 def read_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:

@@ -36,7 +36,7 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "cacheserverSpec": _OF_CHART,
         "chatTemplate": "the model brings its chat template",
         "hf_token": "a token belongs into a Secret: spec.model.weights.secretRef",
-        "keda": "scale the ShardedModel: it has the subresource scale",
+        "keda": "KEDA is told by spec.scaling, with the plan's own threshold",
         "lmcacheConfig": "see spec.engine.kvOffload",
         "loraController": _OF_CHART,
         "nodeSelectorTerms": "write labels into spec.placement.nodeSelector",

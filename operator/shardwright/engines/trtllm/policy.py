@@ -186,6 +186,9 @@ MISSING: Final[Mapping[str, str]] = {
         "ordinary user"
     ),
     "load-format": "it reads weights in one way of its own",
+    "max-num-queued-reqs": "it has no option that limits its queue",
+    "requests-in-flight": "its metrics for Prometheus do not say how many requests are in flight",
+    "scheduling-policy": "trtllm-serve has no option by which requests are served out of turn",
     "model-loader-extra-config": "it reads no object store: copy the weights to a claim",
     "quantization": (
         "weights that it quantizes while loading are not planned for; use weights that are "

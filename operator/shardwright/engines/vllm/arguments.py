@@ -68,6 +68,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_beside_the_gpus(plan),
         *_limits(plan, serving),
         *_adapters(serving),
+        *_overload(plan, serving),
         *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
         # Last: what is added last is asked first, before all that an administrator may admit.
         *(_pairs({"middleware": KEY_GUARD}) if serving.guarded else ()),
@@ -172,6 +173,32 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "shutdown-timeout": serving.drain_seconds,
         }
     )
+
+
+REFUSED_FROM: Final = 2
+"""Unit: the requests in flight that the plan says a replica holds. Basis: chosen: then one waits
+for each that is served, about as long as one takes; an autoscaler at 0.8 of them sees what is too
+much.
+"""
+
+
+def most_in_flight(plan: Plan) -> int:
+    """Return from how many requests in flight an engine refuses more, over its attention replicas.
+
+    An engine's batch stands for a plan without a speed. Source: vLLM 0.32 ``SchedulerConfig``,
+    "waiting or running", counted in the API server; the answer is 503.
+    """
+    batch = plan.max_sequences * plan.layout.attention_data
+    return REFUSED_FROM * (plan.replica_requests or batch)
+
+
+def _overload(plan: Plan, serving: Serving) -> tuple[str, ...]:
+    ours = {
+        "max-num-queued-reqs": most_in_flight(plan) if serving.refuses else None,
+        "scheduling-policy": "priority" if serving.by_priority else None,
+    }
+    said = set(map(canonical, serving.arguments))
+    return _pairs({name: value for name, value in ours.items() if name not in said})
 
 
 def _nccl_seconds(plan: Plan, serving: Serving) -> int:
