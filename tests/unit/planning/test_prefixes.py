@@ -2,6 +2,7 @@
 plan counts that.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,8 @@ RATE = {"inputTokens": 8000, "outputTokens": 200, "requestsPerSecond": 8.0}
 CHANCE = "A Service spreads requests over"
 
 
-def asked(hit: int = 90, load: dict[str, object] = LOAD, **spec: object) -> Subject:
-    workload = load | {"prefixCacheHitPercent": hit}
+def asked(hit: int = 90, load: Mapping[str, object] = LOAD, **spec: object) -> Subject:
+    workload = {**load, "prefixCacheHitPercent": hit}
     return a_subject(
         model=LLAMA, workload=workload, parallelism={"tensor": 1, "pipeline": 1}, **spec
     )
@@ -36,7 +37,7 @@ def planned(subject: Subject) -> Plan:
     return plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
 
-def speed(hit: int, load: dict[str, object] = LOAD, replicas: int = 4) -> Performance:
+def speed(hit: int, load: Mapping[str, object] = LOAD, replicas: int = 4) -> Performance:
     return planned(asked(hit, load, replicas=replicas)).performance
 
 
