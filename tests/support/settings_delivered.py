@@ -53,5 +53,6 @@ def settings_text(
         "rollout": {"onUpgrade": on_upgrade},
         "configFetch": {"enabled": True},
         "provenImagesFirst": False,
+        "router": {"image": ""},
     }
     return json.dumps(content | further, indent=2, sort_keys=True) + "\n"

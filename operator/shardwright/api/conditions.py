@@ -67,10 +67,14 @@ class ConditionType(Word):
         "the model is planned by stated bytes, without its layers; absent otherwise",
     )
     REPLICAS_PLANNED = ("ReplicasPlanned", "the plan says how many groups run, not the spec")
+    ROUTER_READY = (
+        "RouterReady",
+        "requests go the way that spec.routing asks for; absent without one",
+    )
 
 
-SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN)
-"""Conditions that are there only while they are True."""
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED, ConditionType.UNPROVEN, ConditionType.ROUTER_READY)
+"""Conditions that are there only while what they are about is."""
 
 
 class Reason(Word):
@@ -87,6 +91,22 @@ class Reason(Word):
     GROUPS_OF_ALPHA_API = (
         "GroupsOfAlphaApi",
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
+    )
+    ROUTER_LEADS = ("RouterLeads", "the Service leads to the router")
+    ROUTER_STARTING = ("RouterStarting", "the router is not ready for 30 s yet")
+    ROUTER_DOWN = ("RouterDown", "no pod of the router is ready: the Service leads to the groups")
+    ROUTER_IMAGE_MISSING = (
+        "RouterImageMissing",
+        "the administrator names no image of a router: the Service leads to the groups",
+    )
+    ROUTER_NOT_PERMITTED = (
+        "RouterNotPermitted",
+        "the operator sees no Deployments: the Service leads to the groups",
+    )
+    POOL_OFFERED = ("PoolOffered", "an InferencePool of the leaders is there for gateways")
+    POOL_UNAVAILABLE = (
+        "PoolUnavailable",
+        "the operator sees no InferencePools in this cluster: the Service leads to the groups",
     )
     BYTES_STATED = ("BytesStated", "spec.model.unproven stands for a model that is not counted")
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")

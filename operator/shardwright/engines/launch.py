@@ -32,6 +32,7 @@ class Serving:
     how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
     in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
     the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
+    ``gives_tokens``: a router asks for the tokens of prompts.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Serving:
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
     over_ray: bool = False
+    gives_tokens: bool = False
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

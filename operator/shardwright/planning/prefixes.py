@@ -29,8 +29,9 @@ def prefix_reasons(
     yield (
         f"A Service spreads requests over {replicas} groups at random, so that "
         f"{left.prefix_cache_hit_rate:.0%} of the input is cached where a request comes, not "
-        f"{load.prefix_cache_hit_rate:.0%}: it serves {_served(best.estimate)}. With requests that "
-        f"follow their prefixes these groups would serve {_served(there)}."
+        f"{load.prefix_cache_hit_rate:.0%}: it serves {_served(best.estimate)}. With "
+        f"spec.routing.mode Router, by which requests follow their prefixes, these groups would "
+        f"serve {_served(there)}."
     )
 
 

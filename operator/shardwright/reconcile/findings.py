@@ -17,6 +17,7 @@ from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.quotas import IN_USE
 from shardwright.reconcile.revisions import Revision
+from shardwright.reconcile.routing import Route
 from shardwright.reconcile.wording import (
     SHOWN,
     leftovers_sentence,
@@ -77,6 +78,7 @@ class Findings:
     next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
     read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
     be given another number (None: it says how many itself, or fills a budget, or runs none).
+    ``route`` is the way of requests, None if the spec names none or nothing is deployed.
     """
 
     generation: int
@@ -116,6 +118,7 @@ class Findings:
     history_problem: Problem | None = None
     alpha_groups: bool = False
     number_planned_for: Owner | None = None
+    route: Route | None = None
 
     @property
     def spec_rejected(self) -> bool:

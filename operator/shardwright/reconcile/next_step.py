@@ -45,6 +45,7 @@ from shardwright.reconcile.record_object import record_key, record_object, recor
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
+from shardwright.reconcile.routing import Route, fallen_back, route_of, taken
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
@@ -365,8 +366,9 @@ def _deploy(
     # Told before the pods hang; groups that run are not the scheduler's concern.
     if problem and record.plan.groups and not subject.intent.plan_only:
         return _kept(snapshot, derived, now, refused=problem)
+    route = route_of(subject.deployment, derived.observed, derived.since, now)
     try:
-        bundle = _bundle(snapshot, subject, derived, record)
+        bundle = _bundle(snapshot, subject, derived, record, route)
     except InputError as error:
         return _kept(snapshot, derived, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
@@ -382,7 +384,8 @@ def _deploy(
         rules = replace(
             rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment)
         )
-    return _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
+    decided = _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
+    return replace(decided, route=route, again_seconds=route.again_seconds if route else None)
 
 
 def _may_run(subject: Subject, planned: CurrentPlan, record: PlanRecord) -> bool:
@@ -472,6 +475,8 @@ def _kept(
         size=derived.record.plan.nodes_per_replica if derived.record else None,
     )
     decision = keep_alive(derived.observed, groups, now, most_moving)
+    back = fallen_back(snapshot.resource.owner, derived.observed, derived.since, now)
+    decision = replace(decision, writes=(*decision.writes, *back))
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 
@@ -519,8 +524,14 @@ def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[
                 yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
 
 
-def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord) -> Bundle:
-    """Return the objects of a plan, none if it is only shown.
+def _bundle(
+    snapshot: Snapshot,
+    subject: Subject,
+    derived: Derived,
+    record: PlanRecord,
+    route: Route | None = None,
+) -> Bundle:
+    """Return the objects of a plan, none if it is only shown; requests take the ``route``.
 
     Raises:
         InputError: This cluster lacks something that they need.
@@ -537,7 +548,7 @@ def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: Plan
         zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
     )
     pods = plan.nodes_per_replica
-    asking = as_made(snapshot, derived, subject, record)
+    asking = taken(as_made(snapshot, derived, subject, record), route)
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(

@@ -22,7 +22,7 @@ from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.group import given_up_at, groups_wanted
 from shardwright.reconcile.model_status import build_status, hidden_status, service_status
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
+from shardwright.reconcile.observed import SERVICE, STATEFUL_SET, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
@@ -35,6 +35,7 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
+from shardwright.reconcile.routing import Route
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (
@@ -87,7 +88,7 @@ class Deployed:
     ``record`` is the deployed plan, None if groups are only kept alive. ``problems`` are for the
     user to fix, ``refused`` is why nothing is written, or is not taken. ``history`` are the
     revisions to keep, if all groups serve. ``again_seconds`` is how soon to reconcile again for
-    facts that no cache shows.
+    facts that no cache shows. ``route`` is the way of requests, if the spec names one.
     """
 
     decision: Decision | None = None
@@ -97,6 +98,7 @@ class Deployed:
     refused: Problem | None = None
     history: History | None = None
     again_seconds: float | None = None
+    route: Route | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +294,10 @@ def _repaired(
     return {
         object_key(item.content): item.fields
         for item in tried
-        if not (follows and _rendered_anew(derived, item.content))
+        # Where the Service leads changes with the router, and is no edit of anybody's either.
+        if not (
+            (follows or item.content["kind"] == SERVICE) and _rendered_anew(derived, item.content)
+        )
     }
 
 
@@ -338,6 +343,7 @@ def _found(
         standing=derived.standing,
         decision=deployed.decision,
         refused=deployed.refused or _first_refusal(outcome, queued=queued),
+        route=deployed.route,
         paused=snapshot.resource.paused,
         rollback=_rollback(snapshot),
         rollback_problem=snapshot.course.problem,

@@ -264,6 +264,7 @@ class ServingOptions:
     silence_seconds: int = 0  # 0: tokens are not watched
     idle_seconds: int = 0
     drain_seconds: int | None = None  # None: as the plan's answers need
+    gives_tokens: bool = False  # of prompts, to a router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +297,19 @@ class ClusterTerms:
     cluster_domain: str = "cluster.local"
     scheduling: Scheduling | None = None
     ceilings: tuple[Ceiling, ...] = ()  # of the namespace's LimitRanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterOptions:
+    """The router's pods: their number, service account and image (empty: none is known).
+
+    ``leads``: the clients' Service leads to them, and not to the groups.
+    """
+
+    account: str
+    replicas: int = 1
+    image: str = ""
+    leads: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +364,8 @@ class Deployment:
     pods: PodOptions = field(default_factory=PodOptions)
     cluster: ClusterTerms = field(default_factory=ClusterTerms)
     groups: RecordedGroups = field(default_factory=RecordedGroups)
+    router: RouterOptions | None = None
+    picker: tuple[str, int] | None = None  # Service and port that pick pods of an InferencePool
 
     def on(self, resource: str) -> "Deployment":
         """Return the deployment with the image for the GPUs that pods request."""

@@ -269,6 +269,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
+        gives_tokens=deployment.serving.gives_tokens,
     )
 
 

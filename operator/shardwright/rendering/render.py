@@ -7,7 +7,7 @@ Who may reach a model's pods and whom they may reach: one NetworkPolicy for all 
 Kubelets probe by programs inside the pods, so probes need no way in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
-from shardwright.rendering import group_token, names, pod_resources, ray, ssh, volumes
+from shardwright.rendering import group_token, names, pod_resources, ray, routing, ssh, volumes
 from shardwright.rendering.bundle import (
     ASKED_HASH,
     OWN_HASH,
@@ -54,8 +54,12 @@ DNS_PORT: Final = 53
 """RFC 1035, section 4.2."""
 
 
-def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any]:
-    """Return the ``spec`` of the policy of a model that serves at ``http_port``."""
+def policy_spec(
+    base: str, rules: NetworkRules, http_port: int, router: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the ``spec`` of the policy of a model that serves at ``http_port``; ``router`` are the
+    pods of its router.
+    """
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     members = [{"podSelector": {"matchLabels": model_selector(base)}}]
     policy = {
@@ -65,7 +69,7 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
         "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
         "ingress": [
             {"from": members},
-            {"ports": [_port("TCP", http_port)], **_from_clients(rules)},
+            {"ports": [_port("TCP", http_port)], **_from_clients(rules, router)},
         ],
     }
     return (
@@ -75,9 +79,10 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
     )
 
 
-def _from_clients(rules: NetworkRules) -> dict[str, Any]:
+def _from_clients(rules: NetworkRules, router: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     # Metrics are read at the port of requests: if everybody may ask, everybody may read them.
-    return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
+    # Clients reach groups also beside a router: without it the Service leads there.
+    return {"from": [*rules.clients, *rules.metrics, *router]} if rules.clients else {}
 
 
 def _egress(
@@ -148,9 +153,11 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject
 
 
 def client_service(subject: RenderInputs) -> KubernetesObject:
-    """Return the Service that clients use; only leaders serve HTTP."""
-    name = names.client_service(subject.base)
-    return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
+    """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
+    name, router = names.client_service(subject.base), subject.deployment.router
+    leads = router is not None and router.leads
+    selector = routing.router_selector if leads else leader_selector
+    return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
 
 
 def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
@@ -212,7 +219,9 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": subject.metadata(names.network_policy(subject.base)),
-        "spec": policy_spec(subject.base, rules, HTTP_PORT),
+        "spec": policy_spec(
+            subject.base, rules, HTTP_PORT, routing.from_router(subject.deployment)
+        ),
     }
 
 
@@ -345,6 +354,7 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     yield scripts_configmap(subject)
     if rules := subject.deployment.cluster.network_rules:
         yield network_policy(subject, rules)
+    yield from _routing(subject)
     yield client_service(subject)
     if plan.nodes_per_replica > 1:
         yield from (peers_service(subject, group) for group in groups)
@@ -354,6 +364,20 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     if claimed := plan.claimed:
         yield from (claim_template(subject, group, claimed) for group in groups)
     yield from (statefulset(subject, group) for group in groups)
+
+
+def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
+    deployment = subject.deployment
+    if deployment.picker:
+        yield routing.inference_pool(deployment, deployment.picker)
+    if deployment.router is None:
+        return
+    yield routing.scripts_of(deployment)
+    if rules := deployment.cluster.network_rules:
+        yield routing.network_policy(deployment, rules)
+    if deployment.serving.api_key:
+        yield routing.leaders_service(deployment)
+    yield routing.router(subject.plan, deployment, deployment.router)
 
 
 def _keys(subject: RenderInputs) -> Iterator[KubernetesObject]:

@@ -15,6 +15,7 @@ from shardwright.api.parts import Part, unsaid
 from shardwright.api.planner_request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.pod_spec import Pod, PodVolume
 from shardwright.api.resource import ShardedModel
+from shardwright.api.routing import ROUTER_ACCOUNT, Routing
 from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
 from shardwright.api.weights_source import (
     BUCKETS,
@@ -51,6 +52,7 @@ from shardwright.rendering.deployment import (
     OwnVolume,
     PodNetwork,
     PodOptions,
+    RouterOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
@@ -212,7 +214,22 @@ def to_deployment(
         serving=_serving(spec, engine_version),
         pods=_pods(spec),
         cluster=ClusterTerms(scheduling=_scheduling(spec.placement or unsaid(PlacementRules))),
+        router=_router(spec.routing),
+        picker=_picker(spec.routing),
     )
+
+
+def _router(routing: Routing | None) -> RouterOptions | None:
+    if routing is None or routing.mode != "Router":
+        return None
+    return RouterOptions(
+        replicas=routing.replicas or 1, account=routing.service_account_name or ROUTER_ACCOUNT
+    )
+
+
+def _picker(routing: Routing | None) -> tuple[str, int] | None:
+    picker = routing and routing.endpoint_picker
+    return (picker.name, picker.port) if picker else None
 
 
 def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
@@ -252,6 +269,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
         drain_seconds=spec.rollout.drain_seconds,
+        gives_tokens=spec.routing is not None and spec.routing.mode == "Router",
     )
 
 

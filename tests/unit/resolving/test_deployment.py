@@ -22,6 +22,7 @@ from shardwright.rendering.deployment import (
     OwnVolume,
     PodNetwork,
     PodOptions,
+    RouterOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
@@ -72,6 +73,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             silence_seconds=90,
             idle_seconds=15,
             drain_seconds=240,
+            gives_tokens=True,
             arguments={"dtype": "bfloat16", "seed": 7},
             over_ray=True,
             environment=(("NCCL_DEBUG", "WARN"),),
@@ -117,6 +119,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
                 integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
             )
         ),
+        router=RouterOptions(account="router", replicas=2),
     )
 
 

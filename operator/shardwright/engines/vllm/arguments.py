@@ -62,6 +62,8 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_beside_the_gpus(plan),
         *_limits(plan, serving),
         *_adapters(serving),
+        # Else the router gets no tokens of a prompt (403), and follows no prefix.
+        *(("--enable-scale-out",) if serving.gives_tokens else ()),
         *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
     )
 
