@@ -97,6 +97,7 @@ _COMPLETE: Manifest = {
     "replicas": 2,
     "scaling": {"minReplicas": 1, "maxReplicas": 4, "idleSeconds": 600},
     "serving": {"overload": "Refuse", "order": "Priority"},
+    "routing": {"mode": "Router", "replicas": 2, "serviceAccountName": "router"},
     "budget": {"gpus": 16, "nodes": 2, "fill": False},
     "parallelism": {
         "tensor": 4,
@@ -234,5 +235,6 @@ def complete_specs() -> tuple[Manifest, ...]:
     }
     fifth, sixth = copy.deepcopy(fourth), copy.deepcopy(fourth)
     fifth["model"]["weights"] = A_STORE
+    sixth["routing"] = {"mode": "InferencePool", "endpointPicker": {"name": "epp", "port": 9002}}
     sixth["model"]["weights"] = {"uri": "az://models/llama", "objectStore": {"account": "weights"}}
     return first, second, third, fourth, fifth, sixth

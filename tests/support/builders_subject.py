@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.api.admission import UserPolicy
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.api.settings import Settings
+from shardwright.api.settings import RouterSetting, Settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
@@ -36,6 +36,7 @@ ADMITTING: Final = Settings(
         admitted_pod_keys=["*"],
     ),
     prometheus_url="http://prometheus.monitoring:9090",
+    router=RouterSetting(image="registry.internal/vllm-router:0.1.17"),
 )
 """An administrator who leaves users whatever the spec has a field for."""
 

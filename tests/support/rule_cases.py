@@ -229,6 +229,33 @@ RULE_CASES = (
         {"engine": {"name": "TensorRTLLM", "executor": "Native"}},
     ),
     RuleCase(
+        "RoutingWithoutRouter",
+        {"routing": {"mode": "Service", "replicas": 2}},
+        {"routing": {"mode": "Router", "replicas": 2}},
+    ),
+    RuleCase(
+        "RoutingWithoutRouter",
+        {"routing": {"serviceAccountName": "a"}},
+        {"routing": {"mode": "Router", "serviceAccountName": "a"}},
+    ),
+    RuleCase(
+        "PickerOfPool",
+        {"routing": {"mode": "InferencePool"}},
+        {"routing": {"mode": "InferencePool", "endpointPicker": {"name": "a"}}},
+    ),
+    RuleCase(
+        "PickerOfPool",
+        {"routing": {"mode": "Router", "endpointPicker": {"name": "a"}}},
+        {"routing": {"mode": "Router"}},
+    ),
+    RuleCase(
+        "RouterWithoutVLLM",
+        *(
+            {"engine": {"name": engine}, "routing": {"mode": "Router"}}
+            for engine in ("TensorRTLLM", "vLLM")
+        ),
+    ),
+    RuleCase(
         "RequestsExceedModelLength",
         *(
             {

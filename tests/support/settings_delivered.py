@@ -54,5 +54,6 @@ def settings_text(
         "configFetch": {"enabled": True},
         "provenImagesFirst": False,
         "prometheus": {"url": ""},
+        "router": {"image": ""},
     }
     return json.dumps(content | further, indent=2, sort_keys=True) + "\n"

@@ -232,6 +232,18 @@ matchConditions:
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.router.image }}
+# The router of a model with spec.routing.mode: Router.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.inferencePools.enabled }}
+# What gateways ask by an endpoint picker, of a model with spec.routing.mode: InferencePool.
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
 # What a model ran when all of it served: made once, read when it is restored, the fourth last deleted.
 - apiGroups: [apps]
   resources: [controllerrevisions]

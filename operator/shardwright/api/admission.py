@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 from shardwright.api.parts import Part, unsaid
 from shardwright.api.planner_request import network_of
 from shardwright.api.pod_spec import OPEN_KEYS, Pod, domain_of
+from shardwright.api.routing import ROUTER_ACCOUNT
 from shardwright.api.spec import Executor, Spec
 from shardwright.api.violations import read_part
 from shardwright.api.weights_source import (
@@ -282,17 +283,24 @@ def check_pod(
     pod, given = own.pod or unsaid(Pod), defaults or unsaid(Pod)
     yield from _check_keys("labels", pod.labels or {}, given.labels or {}, policy)
     yield from _check_keys("annotations", pod.annotations or {}, given.annotations or {}, policy)
-    yield from _check_account(pod, given, namespace, policy)
+    at = "spec.pod.serviceAccountName"
+    yield from _check_account(
+        pod.service_account_name, given.service_account_name, at, namespace, policy
+    )
+    router = own.routing.service_account_name if own.routing else None
+    at = "spec.routing.serviceAccountName"
+    yield from _check_account(router, ROUTER_ACCOUNT, at, namespace, policy)
     yield from _check_secrets(pod, given, namespace, policy)
 
 
-def _check_account(pod: Pod, given: Pod, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
-    account = pod.service_account_name
+def _check_account(
+    account: str | None, given: str | None, path: str, namespace: str, policy: UserPolicy
+) -> Iterator[Problem]:
     named = account is None or _is_named(account, namespace, policy.admitted_service_accounts)
-    if account is not None and account != given.service_account_name and not named:
+    if account is not None and account != given and not named:
         yield Problem(
             code="ServiceAccountNotAdmitted",
-            path="spec.pod.serviceAccountName",
+            path=path,
             what=account,
             limit=f"is not admitted in namespace {namespace}",
             gap="as only the administrator may admit accounts, which clouds give rights",

@@ -72,6 +72,7 @@ class ConditionType(Word):
         "NotScaled",
         "no autoscaler is told of the model, although spec.scaling asks for one",
     )
+    ROUTER_READY = ("RouterReady", "requests go the way that spec.routing asks for")
 
 
 ALWAYS: Final = frozenset(
@@ -101,6 +102,22 @@ class Reason(Word):
     GROUPS_OF_ALPHA_API = (
         "GroupsOfAlphaApi",
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
+    )
+    ROUTER_LEADS = ("RouterLeads", "the Service leads to the router")
+    ROUTER_STARTING = ("RouterStarting", "the router is not ready for 30 s yet")
+    ROUTER_DOWN = ("RouterDown", "no pod of the router is ready: the Service leads to the groups")
+    ROUTER_IMAGE_MISSING = (
+        "RouterImageMissing",
+        "the administrator names no image of a router: the Service leads to the groups",
+    )
+    ROUTER_NOT_PERMITTED = (
+        "RouterNotPermitted",
+        "the operator sees no Deployments: the Service leads to the groups",
+    )
+    POOL_OFFERED = ("PoolOffered", "an InferencePool of the leaders is there for gateways")
+    POOL_UNAVAILABLE = (
+        "PoolUnavailable",
+        "the operator sees no InferencePools in this cluster: the Service leads to the groups",
     )
     BYTES_STATED = ("BytesStated", "spec.model.unproven stands for a model that is not counted")
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")

@@ -112,6 +112,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
+        follows_prefixes=spec.routing is not None and spec.routing.mode != "Service",
         expert_imbalance=None
         if load.expert_imbalance_percent is None
         else load.expert_imbalance_percent / 100,

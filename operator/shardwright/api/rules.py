@@ -7,7 +7,7 @@ condition twice. A test wants the same verdict of both on the same resources.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.api import spec
+from shardwright.api import routing, spec
 from shardwright.api import weights_source as source
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, Rule, unsaid
 from shardwright.api.pod_spec import POD_RULES, keys_are_label_keys
@@ -539,6 +539,35 @@ RULES: Final = (
         holds=seconds_need_no_execute,
     ),
     *POD_RULES,
+    Rule(
+        code="RoutingWithoutRouter",
+        path="spec.routing",
+        field=".mode",
+        cel="(has(self.mode) && self.mode == 'Router') || !(has(self.replicas) || "
+        "has(self.serviceAccountName))",
+        message="replicas and serviceAccountName must come with mode Router: they are its pods'; "
+        "set that mode or remove them",
+        holds=routing.has_a_router_for_its_fields,
+    ),
+    Rule(
+        code="PickerOfPool",
+        path="spec.routing",
+        field=".endpointPicker",
+        cel="has(self.endpointPicker) == (has(self.mode) && self.mode == 'InferencePool')",
+        message="endpointPicker must be set with mode InferencePool, and with no other; set or "
+        "remove it",
+        holds=routing.has_a_picker_where_one_picks,
+    ),
+    Rule(
+        code="RouterWithoutVLLM",
+        path="spec",
+        field=".routing.mode",
+        cel="!has(self.routing) || !has(self.routing.mode) || self.routing.mode != 'Router' || "
+        "!has(self.engine) || !has(self.engine.name) || self.engine.name == 'vLLM'",
+        message="routing.mode Router must come with engine.name vLLM, whose requests the router "
+        "reads; use Service or InferencePool",
+        holds=spec.routed_is_vllm,
+    ),
     Rule(
         code="RestartDelays",
         path="spec.restart",

@@ -20,7 +20,7 @@ from shardwright.api.admission import POLICY, NamespaceLimits, UserPolicy, read_
 from shardwright.api.group_version import API_VERSION, KIND
 from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
 from shardwright.api.node_settings import AUTOSCALED_POOLS, GPUS, read_gpus, read_pools
-from shardwright.api.parts import APart, Part, unsaid
+from shardwright.api.parts import IMAGE, APart, Part, unsaid
 from shardwright.api.pod_spec import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import OF_ONE_MODEL, Engine, Spec
@@ -30,12 +30,34 @@ from shardwright.hardware.gpus import Stated
 from shardwright.hardware.provisioning import AutoscaledPool
 
 CONFIG_FETCH: Final = "configFetch"
+ROUTER: Final = "router"
 
 
 class ConfigFetch(Part):
     """The setting as a whole."""
 
     enabled: bool = Field(default=False, description="Whether they are read.")
+
+
+class RouterSetting(Part):
+    """The routers of all models."""
+
+    image: Annotated[str, StringConstraints(max_length=512, pattern=f"^$|{IMAGE}")] = Field(
+        default="", description="Image of routers; empty: none, and models get no router."
+    )
+
+
+class _Router(Part):
+    router: RouterSetting
+
+
+def read_router(described: object) -> RouterSetting:
+    """Return the setting ``router``.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    return read_part(_Router, {ROUTER: described}).router
 
 
 class _Setting(Part):
@@ -80,6 +102,7 @@ KNOWN: Final = (
     CONFIG_FETCH,
     PROVEN_FIRST,
     PROMETHEUS,
+    ROUTER,
 )
 
 _NOTHING: Final[Mapping[str, Any]] = {
@@ -92,6 +115,7 @@ _NOTHING: Final[Mapping[str, Any]] = {
     CONFIG_FETCH: {},
     PROVEN_FIRST: False,
     PROMETHEUS: {},
+    ROUTER: {},
 }
 """What a setting is that is not there, or that is ``null``."""
 
@@ -116,7 +140,7 @@ class Settings:
     has made them, unless their spec says otherwise. ``config_fetch``: whether configs that nobody
     has given are read from the hub. ``proven_images_first``: GPUs whose image this project has run
     are taken before others. ``prometheus_url`` is whom KEDA asks for the load of models (empty:
-    nobody).
+    nobody). ``router`` names the image of models' routers.
     """
 
     engine: Engine | None = None
@@ -129,6 +153,7 @@ class Settings:
     config_fetch: ConfigFetch = field(default_factory=partial(unsaid, ConfigFetch))
     proven_images_first: bool = False
     prometheus_url: str = ""
+    router: RouterSetting = field(default_factory=partial(unsaid, RouterSetting))
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
@@ -172,6 +197,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
         config_fetch=read_config_fetch(said[CONFIG_FETCH]),
         proven_images_first=said[PROVEN_FIRST],
         prometheus_url=read_part(_OfPrometheus, {PROMETHEUS: said[PROMETHEUS]}).prometheus.url,
+        router=read_router(said[ROUTER]),
     )
 
 

@@ -34,6 +34,7 @@ from shardwright.api.parts import (
     unsaid,
 )
 from shardwright.api.pod_spec import Pod
+from shardwright.api.routing import Routing
 from shardwright.api.scaling import Scaling, ServingRules
 from shardwright.api.weights_source import (
     BUCKETS,
@@ -224,6 +225,11 @@ class Engine(Part):
 def may_be_set(variable: EnvironmentVariable) -> bool:
     """Return whether an administrator may at least admit a variable."""
     return is_admissible(variable.name)
+
+
+def routed_is_vllm(spec: "Spec") -> bool:
+    """Return whether a router is asked only for the engine whose requests it reads."""
+    return spec.routing is None or spec.routing.mode != "Router" or spec.engine.name == "vLLM"
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:
@@ -761,6 +767,10 @@ class Spec(Part):
         description="Which nodes may be used, and who makes the pods of a group start together.",
     )
     pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
+    routing: Routing | None = Field(
+        default=None,
+        description="Who brings requests to the groups. Default: a Service, at random.",
+    )
     restart: Restart = Field(
         default_factory=partial(unsaid, Restart),
         description="How a group that failed starts again.",

@@ -69,6 +69,10 @@ CONTROLLER_REVISIONS: Final = Resource(
     prefix="/apis/apps/v1", plural="controllerrevisions", kind="ControllerRevision"
 )
 JOBS: Final = Resource(prefix="/apis/batch/v1", plural="jobs", kind="Job")
+DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
+INFERENCE_POOLS: Final = Resource(
+    prefix="/apis/inference.networking.k8s.io/v1", plural="inferencepools", kind="InferencePool"
+)
 DISRUPTION_BUDGETS: Final = Resource(
     prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget"
 )
@@ -126,5 +130,11 @@ DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES)
 """The kinds of object that a ShardedModel owns."""
 
-OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS, CLAIM_TEMPLATES, SCALED_OBJECTS)
-"""Those of them that not every cluster has."""
+OPTIONAL_CHILDREN: Final = (
+    COMPUTE_DOMAINS,
+    CLAIM_TEMPLATES,
+    SCALED_OBJECTS,
+    DEPLOYMENTS,
+    INFERENCE_POOLS,
+)
+"""Those of them that not every cluster has, or that not every installation may see."""

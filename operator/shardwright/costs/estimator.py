@@ -119,9 +119,15 @@ class Estimator:
         other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates = {}
         # A rate is priced at dozens of numbers in flight, so these are part of the key of memory
-        # and may differ; all else of the load changes memory.
-        alike = replace(workload, concurrency=self._workload.concurrency)
-        same = alike == self._workload
+        # and may differ, and hits take none; all else of the load changes memory.
+        own = self._workload
+        alike = replace(
+            workload,
+            concurrency=own.concurrency,
+            prefix_cache_hit_rate=own.prefix_cache_hit_rate,
+            follows_prefixes=own.follows_prefixes,
+        )
+        same = alike == own
         other._memory = self._memory if same else {}
         other._seen = self._seen if same else {}
         return other
@@ -177,7 +183,7 @@ class Estimator:
         )
         offered = requests / groups
         load = Load(
-            workload=self._workload,
+            workload=self._workload.among(layout.replicas),
             offered=offered,
             # A layout without room for any is judged by its memory, and still needs a time for the
             # picture of all.

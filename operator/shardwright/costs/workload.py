@@ -43,7 +43,8 @@ class Workload:
     If nobody asked for that length, the chosen layout takes a longer one, up to ``open_model_len``,
     where that costs nothing (None: it stays). ``requests_per_second``, if stated, is the offered
     rate of all replicas: the number in flight is derived, with ``concurrency`` as upper limit.
-    ``prefix_cache_hit_rate`` is the share of input tokens whose K/V is there already.
+    ``prefix_cache_hit_rate`` is the share of input tokens whose K/V is where their beginning was
+    computed; with ``follows_prefixes`` requests go there, else to any replica.
     ``expert_imbalance`` is the work of the busiest expert rank over the mean (None: the cost
     model's own). With speculative decoding a step verifies ``draft_tokens`` drafted tokens, each
     accepted with the chance ``draft_acceptance``, give or take ``draft_acceptance_band``; each
@@ -60,12 +61,36 @@ class Workload:
     arrival: Arrival = Arrival.CLOSED_LOOP
     requests_per_second: float | None = None
     prefix_cache_hit_rate: float = 0.0
+    follows_prefixes: bool = False
     expert_imbalance: float | None = None
     draft_tokens: int = 0
     draft_acceptance: float = 0.0
     draft_acceptance_band: float = 0.0
     draft_choices: tuple[int, ...] = ()
     kv_offload: KvOffload | None = None
+
+    def among(self, replicas: int) -> "Workload":
+        """Return the load with the hits that are left to each of so many replicas.
+
+        Formula: the hit rate where requests follow their prefixes; else the hit rate / replicas.
+        Unit: share of input tokens.
+        Error: a prefix that all requests share hits everywhere, and of a conversation an earlier
+            turn may be found: then it is too low. Replicas of the attention in one instance count
+            as one, whose prefixes lie together: then it is too high.
+        Source: derived: a Service picks a replica for each connection at random.
+
+        >>> from dataclasses import replace
+        >>> load = Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2)
+        >>> load.among(4) is load
+        True
+        >>> replace(load, prefix_cache_hit_rate=0.9).among(4).prefix_cache_hit_rate
+        0.225
+        """
+        if replicas == 1 or self.follows_prefixes or not self.prefix_cache_hit_rate:
+            return self
+        return replace(
+            self, prefix_cache_hit_rate=self.prefix_cache_hit_rate / replicas, follows_prefixes=True
+        )
 
     @property
     def tokens_per_step(self) -> float:

@@ -35,6 +35,7 @@ class Serving:
     ``guarded``: the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too
     much is refused, and does not wait; ``by_priority``: what waits is served by the priority that
     clients say.
+    ``gives_tokens``: a router asks for the tokens of prompts.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Serving:
     guarded: bool = False
     refuses: bool = False
     by_priority: bool = False
+    gives_tokens: bool = False
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

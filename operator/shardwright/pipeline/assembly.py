@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.errors import InputError
+from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.extra_groups import in_chosen_number, what_fits
 from shardwright.planning.comparison import Comparison, compare, without_pins
@@ -222,6 +222,9 @@ def bundle_for(
     # Here and not when the spec is read: only the plan says for which GPUs an image is needed.
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
+    router = subject.deployment.router
+    if router is not None and not router.image:
+        raise InputError([_ROUTER_IMAGE_MISSING])
     scheduling = subject.deployment.cluster.scheduling
     if scheduling and cluster.scheduling_api:
         scheduling = replace(scheduling, api_version=cluster.scheduling_api)
@@ -232,6 +235,15 @@ def bundle_for(
         groups=replace(on.groups, generations=generations, numbers=plan.numbers),
     )
     return render(plan, here, ready_pods=ready_pods)
+
+
+_ROUTER_IMAGE_MISSING: Final = Problem(
+    code="RouterImageMissing",
+    path="spec.routing.mode",
+    what="no image of a router is known",
+    limit="the administrator must name one",
+    remedy="set router.image of the chart (--settings for the command line), or use mode Service",
+)
 
 
 def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Report:

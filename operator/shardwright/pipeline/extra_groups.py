@@ -114,7 +114,7 @@ def what_fits(subject: Subject, inventory: Inventory, refused: Report) -> Report
 
 def _part(request: Request, count: int, of: int) -> Request:
     # ``count`` replicas with the load that they would have beside all others.
-    load = request.workload
+    load = request.workload.among(of)
     rate = load.requests_per_second
     part = replace(
         load,

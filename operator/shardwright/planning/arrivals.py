@@ -72,7 +72,7 @@ class _Open:
 
     def __init__(self, estimator: Estimator, workload: Workload) -> None:
         self._estimator, self._workload = estimator, workload
-        self._under: dict[int, Estimator] = {}
+        self._under: dict[tuple[int, float], Estimator] = {}
         self._found: dict[tuple[object, ...], tuple[Estimator, Estimate]] = {}
 
     def under(self, workload: Workload) -> Estimator:
@@ -99,11 +99,12 @@ class _Open:
         instance.
         """
         layout = candidate.layout
+        among = self._workload.among(layout.replicas)
         one = replace(candidate, layout=replace(layout, replicas=1))
-        full = self._at(_rounded_up(_MOST_IN_FLIGHT)).estimate(one)
+        full = self._at(_rounded_up(_MOST_IN_FLIGHT), among).estimate(one)
         # Larger batches leave less room for prompts, so the most in flight need not serve the most.
         filled = self._at(
-            _rounded_up(min(_MOST_IN_FLIGHT, full.max_sequences * layout.attention_data))
+            _rounded_up(min(_MOST_IN_FLIGHT, full.max_sequences * layout.attention_data)), among
         ).estimate(one)
         served = (each.performance.requests_per_second for each in (full, filled))
         return max(served) * layout.replicas
@@ -162,13 +163,13 @@ class _Open:
             high=speed.high * share,
         )
 
-    def _at(self, in_flight: int) -> Estimator:
+    def _at(self, in_flight: int, load: Workload | None = None) -> Estimator:
+        load = load or self._workload
         # Kept by number: layouts settle at the same few numbers, and share the prices of each.
-        if in_flight not in self._under:
-            self._under[in_flight] = self._estimator.under(
-                replace(self._workload, concurrency=in_flight)
-            )
-        return self._under[in_flight]
+        key = in_flight, load.prefix_cache_hit_rate
+        if key not in self._under:
+            self._under[key] = self._estimator.under(replace(load, concurrency=in_flight))
+        return self._under[key]
 
     def _stay(self, estimate: Estimate) -> float:
         speed = estimate.performance

@@ -49,7 +49,8 @@ def held_within(
     """Return what one instance of a candidate holds, all of which serves at most a ``capacity`` in
     requests a second.
     """
-    one = of(candidate, 1)
+    one, load = of(candidate, 1), request.workload.among(candidate.layout.replicas)
+    request = replace(request, workload=load)
 
     @cache
     def under(number: int) -> Estimate:

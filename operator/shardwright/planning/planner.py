@@ -38,6 +38,7 @@ from shardwright.planning.missed import (
 from shardwright.planning.no_plan import PlannerQuestion, count_exclusions, no_plan
 from shardwright.planning.node_storage import HostCache, barred_nodes, host_cache
 from shardwright.planning.numbers import Fewest, More
+from shardwright.planning.prefixes import prefix_reasons
 from shardwright.planning.report import Alternative, Enough, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import (
@@ -325,6 +326,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
         else (
             *reasons(ranked, verdicts, scale, feasible=feasible),
             *long_prompt_reasons(ranked, verdicts, request, considered.traits),
+            *prefix_reasons(best, considered.model, request, considered.traits),
         )
     )
     inventory = considered.inventory

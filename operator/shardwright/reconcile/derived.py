@@ -39,6 +39,7 @@ from shardwright.reconcile.relocation import (
     late_nodes,
     recheck_at,
 )
+from shardwright.reconcile.routing import of_routers
 from shardwright.reconcile.snapshot import Cluster, Outcome, Snapshot
 from shardwright.reconcile.writes import DryRunPod
 from shardwright.rendering.names import base_name, generation_of, group_names
@@ -126,6 +127,7 @@ def _sighted(
     yield from map(of_node, unfit)
     yield from of_sets(observed, uid, snapshot.kept_out)
     yield from of_starts(observed, uid, silent)
+    yield from of_routers(observed, uid)
 
 
 def _by_own_clock(

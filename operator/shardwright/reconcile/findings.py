@@ -18,6 +18,7 @@ from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.quotas import IN_USE
 from shardwright.reconcile.revisions import Revision
+from shardwright.reconcile.routing import Route
 from shardwright.reconcile.wording import (
     SHOWN,
     leftovers_sentence,
@@ -81,6 +82,7 @@ class Findings:
     read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
     be given another number (None: it says how many itself, or fills a budget, or runs none).
     ``unscaled`` is why no autoscaler is told of a model that is to be scaled.
+    ``route`` is the way of requests, None if the spec names none or nothing is deployed.
     """
 
     generation: int
@@ -122,6 +124,7 @@ class Findings:
     alpha_groups: bool = False
     number_planned_for: Owner | None = None
     unscaled: Problem | None = None
+    route: Route | None = None
 
     @property
     def spec_rejected(self) -> bool:

@@ -28,6 +28,8 @@ class Sight(StrEnum):
     READY = "Ready"  #: a StatefulSet all of whose pods are ready, by uid
     #: a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
     STARTING = "Starting"
+    ROUTER_UP = "RouterUp"  #: a pod of a router is ready, by the uid of its Deployment
+    ROUTER_DOWN = "RouterDown"  #: none is
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from shardwright.reconcile.findings import (
     why_missing,
 )
 from shardwright.reconcile.members import Awaited, GroupState
+from shardwright.reconcile.routing import Route, Way
 from shardwright.reconcile.wording import (
     SHOWN,
     alpha_groups_sentence,
@@ -42,6 +43,7 @@ from shardwright.reconcile.wording import (
     hand_over_sentence,
     named,
     not_ready_sentence,
+    routed_sentence,
     waiting_sentence,
 )
 from shardwright.rendering.deployment import Deployment, Owner
@@ -71,6 +73,17 @@ _CAUSES: Final = {
 
 
 _OPENED: Final = {Guard.KEY: "some paths of the engine take requests without the API key"}
+
+_ROUTES: Final = {
+    Way.ROUTER: Reason.ROUTER_LEADS,
+    Way.LOSING: Reason.ROUTER_LEADS,
+    Way.STARTING: Reason.ROUTER_STARTING,
+    Way.NOT_READY: Reason.ROUTER_DOWN,
+    Way.NO_IMAGE: Reason.ROUTER_IMAGE_MISSING,
+    Way.NO_RIGHT: Reason.ROUTER_NOT_PERMITTED,
+    Way.POOL: Reason.POOL_OFFERED,
+    Way.NO_POOL: Reason.POOL_UNAVAILABLE,
+}
 
 
 class ConditionSaid(NamedTuple):
@@ -116,6 +129,8 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         said[ConditionType.NOT_SCALED] = ConditionSaid(True, unscaled.code, unscaled.sentence())
     if partly := partly_placed(found):
         said[ConditionType.PARTLY_PLACED] = partly
+    if found.route is not None:
+        said[ConditionType.ROUTER_READY] = _routed(found.route)
     if found.plan is not None and not found.plan.performance.promised:
         message = unproven_sentence()
         said[ConditionType.UNPROVEN] = ConditionSaid(True, Reason.BYTES_STATED, message)
@@ -129,6 +144,10 @@ def partly_placed(found: Findings) -> ConditionSaid | None:
     if not found.missing:
         return None
     return ConditionSaid(True, why_missing(found), partly_message(found))
+
+
+def _routed(route: Route) -> ConditionSaid:
+    return ConditionSaid(route.as_asked, _ROUTES[route.way], routed_sentence(route))
 
 
 def _reconciling(summary: Summary, found: Findings) -> ConditionSaid:

@@ -11,6 +11,7 @@ alive: a group that breaks starts again as it was.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
@@ -44,6 +45,7 @@ from shardwright.reconcile.refuge import come_back
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
+from shardwright.reconcile.routing import Route, fallen_back, route_of, taken
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.writes import (
@@ -405,8 +407,9 @@ def _deploy(
         seconds = start_deadline_seconds(record.plan, subject.deployment)
     pods, owner = record.plan.nodes_per_replica, snapshot.resource.owner
     ready = protected_pods(derived.observed, owner.uid, pods, seconds, now)
+    route = route_of(subject.deployment, derived.observed, derived.since, now)
     try:
-        bundle = _bundle(snapshot, subject, derived, record, ready)
+        bundle = _bundle(snapshot, subject, derived, record, _Now(ready=ready, route=route))
     except InputError as error:
         return _kept(snapshot, derived, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
@@ -418,7 +421,8 @@ def _deploy(
         restores=restored_pods(snapshot, subject, record) is not None,
         progress_deadline_seconds=seconds,
     )
-    return _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
+    decided = _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
+    return replace(decided, route=route, again_seconds=route.again_seconds if route else None)
 
 
 def _may_run(subject: Subject, planned: CurrentPlan, record: PlanRecord) -> bool:
@@ -552,6 +556,8 @@ def _kept(
         size=derived.record.plan.nodes_per_replica if derived.record else None,
     )
     decision = keep_alive(derived.observed, groups, now, most_moving)
+    back = fallen_back(snapshot.resource.owner, derived.observed, derived.since, now)
+    decision = replace(decision, writes=(*decision.writes, *back))
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 
@@ -611,15 +617,22 @@ def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[
                 yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
 
 
+class _Now(NamedTuple):
+    """What objects follow beside their plan: how many pods a disruption budget counts (None: all),
+    and the way of requests.
+    """
+
+    ready: int | None = None
+    route: Route | None = None
+
+
+_ALL: Final = _Now()
+
+
 def _bundle(
-    snapshot: Snapshot,
-    subject: Subject,
-    derived: Derived,
-    record: PlanRecord,
-    ready: int | None = None,
+    snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord, present: _Now = _ALL
 ) -> Bundle:
-    """Return the objects of a plan, none if it is only shown; ``ready`` are the pods that its
-    disruption budget counts (None: all).
+    """Return the objects of a plan, none if it is only shown.
 
     Raises:
         InputError: This cluster lacks something that they need.
@@ -632,14 +645,14 @@ def _bundle(
     places = dict(
         zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
     )
-    asking = as_made(snapshot, derived, subject, record)
+    asking = taken(as_made(snapshot, derived, subject, record), present.route)
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(
             replace(subject, deployment=asking),
             plan,
             OnCluster(domain=cluster.domain, scheduling_api=cluster.scheduling_api or None),
-            ready_pods=ready,
+            ready_pods=present.ready,
             generations=of,
         )
 

@@ -16,6 +16,8 @@ from shardwright.rendering.names import generation_of
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
 SERVICE: Final = "Service"
+DEPLOYMENT: Final = "Deployment"
+"""Of the router alone: groups are StatefulSets."""
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 
 

@@ -36,6 +36,7 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
+from shardwright.reconcile.routing import Route
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (
@@ -85,7 +86,7 @@ class Deployed:
     ``record`` is the deployed plan, None if groups are only kept alive. ``problems`` are for the
     user to fix, ``refused`` is why nothing is written, or is not taken. ``history`` are the
     revisions to keep, if all groups serve. ``again_seconds`` is how soon to reconcile again for
-    facts that no cache shows.
+    facts that no cache shows. ``route`` is the way of requests, if the spec names one.
     """
 
     decision: Decision | None = None
@@ -95,6 +96,7 @@ class Deployed:
     refused: Problem | None = None
     history: History | None = None
     again_seconds: float | None = None
+    route: Route | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +309,7 @@ def _found(
         standing=derived.standing,
         decision=deployed.decision,
         refused=deployed.refused or _first_refusal(outcome, queued=queued),
+        route=deployed.route,
         paused=snapshot.resource.paused,
         rollback=_rollback(snapshot),
         rollback_problem=snapshot.course.problem,

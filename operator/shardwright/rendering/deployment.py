@@ -280,6 +280,7 @@ class ServingOptions:
     drain_seconds: int | None = None  # None: as the plan's answers need
     refuses: bool = False  # what is too much, instead of letting it wait
     by_priority: bool = False  # as clients say, not by arrival
+    gives_tokens: bool = False  # of prompts, to a router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +313,19 @@ class ClusterTerms:
     cluster_domain: str = "cluster.local"
     scheduling: Scheduling | None = None
     ceilings: tuple[Ceiling, ...] = ()  # of the namespace's LimitRanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterOptions:
+    """The router's pods: their number, service account and image (empty: none is known).
+
+    ``leads``: the clients' Service leads to them, and not to the groups.
+    """
+
+    account: str
+    replicas: int = 1
+    image: str = ""
+    leads: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +381,8 @@ class Deployment:
     cluster: ClusterTerms = field(default_factory=ClusterTerms)
     groups: RecordedGroups = field(default_factory=RecordedGroups)
     autoscaling: Autoscaling | None = None  # None: no autoscaler is told of the model
+    router: RouterOptions | None = None
+    picker: tuple[str, int] | None = None  # Service and port that pick pods of an InferencePool
 
     def on(self, resource: str) -> "Deployment":
         """Return the deployment with the image for the GPUs that pods request."""

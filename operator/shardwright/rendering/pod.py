@@ -274,6 +274,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         guarded=deployment.serving.api_key is not None,
         refuses=deployment.serving.refuses,
         by_priority=deployment.serving.by_priority,
+        gives_tokens=deployment.serving.gives_tokens,
     )
 
 

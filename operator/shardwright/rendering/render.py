@@ -7,7 +7,7 @@ Who may reach a model's pods and whom they may reach: one NetworkPolicy for all 
 Kubelets probe by programs inside the pods, so probes need no way in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,16 @@ from shardwright.errors import InputError
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
-from shardwright.rendering import autoscaler, group_token, names, pod_resources, ray, ssh, volumes
+from shardwright.rendering import (
+    autoscaler,
+    group_token,
+    names,
+    pod_resources,
+    ray,
+    routing,
+    ssh,
+    volumes,
+)
 from shardwright.rendering.bundle import (
     ASKED_HASH,
     OWN_HASH,
@@ -70,11 +79,17 @@ _ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
 
 
 def policy_spec(
-    base: str, rules: NetworkRules, http_port: int, *, asks_the_node: bool = False
+    base: str,
+    rules: NetworkRules,
+    http_port: int,
+    router: Sequence[Mapping[str, Any]] = (),
+    *,
+    asks_the_node: bool = False,
 ) -> dict[str, Any]:
     """Return the ``spec`` of the policy of a model that serves at ``http_port``.
 
-    ``asks_the_node``: its pods ask their node who they are, at a link-local address.
+    ``router`` are the pods of its router. ``asks_the_node``: its pods ask their node who they are,
+    at a link-local address.
     """
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     members = [{"podSelector": {"matchLabels": model_selector(base)}}]
@@ -83,10 +98,11 @@ def policy_spec(
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
             {"from": members},
-            # Metrics are read at the port of requests: who may read them may ask.
+            # Metrics are read at the port of requests: who may read them may ask. Clients reach
+            # groups also beside a router: without it the Service leads there.
             {
                 "ports": [_port("TCP", http_port)],
-                "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
+                "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics, *router],
             },
         ],
     }
@@ -167,9 +183,11 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject
 
 
 def client_service(subject: RenderInputs) -> KubernetesObject:
-    """Return the Service that clients use; only leaders serve HTTP."""
-    name = names.client_service(subject.base)
-    return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
+    """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
+    name, router = names.client_service(subject.base), subject.deployment.router
+    leads = router is not None and router.leads
+    selector = routing.router_selector if leads else leader_selector
+    return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
 
 
 def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
@@ -232,7 +250,11 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
         "kind": "NetworkPolicy",
         "metadata": subject.metadata(names.network_policy(subject.base)),
         "spec": policy_spec(
-            subject.base, rules, HTTP_PORT, asks_the_node=_asks_the_node(subject.deployment)
+            subject.base,
+            rules,
+            HTTP_PORT,
+            routing.from_router(subject.deployment),
+            asks_the_node=_asks_the_node(subject.deployment),
         ),
     }
 
@@ -385,6 +407,7 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     yield scripts_configmap(subject)
     if rules := subject.deployment.cluster.network_rules:
         yield network_policy(subject, rules)
+    yield from _routing(subject)
     yield client_service(subject)
     if plan.nodes_per_replica > 1:
         yield from (peers_service(subject, group) for group in groups)
@@ -396,6 +419,20 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     if claimed := plan.claimed:
         yield from (claim_template(subject, group, claimed) for group in groups)
     yield from (statefulset(subject, group) for group in groups)
+
+
+def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
+    deployment = subject.deployment
+    if deployment.picker:
+        yield routing.inference_pool(deployment, deployment.picker)
+    if deployment.router is None:
+        return
+    yield routing.scripts_of(deployment)
+    if rules := deployment.cluster.network_rules:
+        yield routing.network_policy(deployment, rules)
+    if deployment.serving.api_key:
+        yield routing.leaders_service(deployment)
+    yield routing.router(subject.plan, deployment, deployment.router)
 
 
 def _keys(subject: RenderInputs) -> Iterator[KubernetesObject]:

@@ -15,6 +15,7 @@ from shardwright.api.parts import Part, unsaid
 from shardwright.api.planner_request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.pod_spec import Pod, PodVolume
 from shardwright.api.resource import ShardedModel
+from shardwright.api.routing import ROUTER_ACCOUNT, Routing
 from shardwright.api.scaling import Scaling, ServingRules
 from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
 from shardwright.api.weights_source import (
@@ -53,6 +54,7 @@ from shardwright.rendering.deployment import (
     OwnVolume,
     PodNetwork,
     PodOptions,
+    RouterOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
@@ -223,6 +225,8 @@ def to_deployment(
         pods=_pods(spec),
         cluster=ClusterTerms(scheduling=_scheduling(spec.placement or unsaid(PlacementRules))),
         autoscaling=_autoscaling(spec.scaling),
+        router=_router(spec.routing),
+        picker=_picker(spec.routing),
     )
 
 
@@ -232,6 +236,19 @@ def _autoscaling(scaling: Scaling | None) -> Autoscaling | None:
     return Autoscaling(
         least=scaling.min_replicas, most=scaling.max_replicas, idle_seconds=scaling.idle_seconds
     )
+
+
+def _router(routing: Routing | None) -> RouterOptions | None:
+    if routing is None or routing.mode != "Router":
+        return None
+    return RouterOptions(
+        replicas=routing.replicas or 1, account=routing.service_account_name or ROUTER_ACCOUNT
+    )
+
+
+def _picker(routing: Routing | None) -> tuple[str, int] | None:
+    picker = routing and routing.endpoint_picker
+    return (picker.name, picker.port) if picker else None
 
 
 def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
@@ -274,6 +291,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         drain_seconds=spec.rollout.drain_seconds,
         refuses=rules.overload == "Refuse",
         by_priority=rules.order == "Priority",
+        gives_tokens=spec.routing is not None and spec.routing.mode == "Router",
     )
 
 

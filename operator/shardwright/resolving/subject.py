@@ -51,8 +51,10 @@ from shardwright.resolving.intent import (
 )
 from shardwright.resolving.model import Question, drafter_for, held_model, stored_model
 
-NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
-"""Fields of the spec that say what to do with a plan, not what to plan."""
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness", "routing")
+"""Fields of the spec that say what to do with a plan, not what to plan; of the routing the mode
+counts.
+"""
 
 ONLY_PLANNED_WITH: Final = ("workload", "replicas", "scaling", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (
@@ -87,6 +89,7 @@ class Hashes:
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
     """Return the hashes of a spec, the models that it names and the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
+    routed = _routed(spec)
     models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
     plain: dict[str, Any] = _without_said_defaults(spec).model_dump(
         # Without fields that nobody sets: a new field of the spec leaves all stored hashes as they
@@ -96,17 +99,26 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
         exclude_none=True,
     )
     return Hashes(
-        whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
+        whole=_hash(_planned_with(plain, NOT_PLANNED_WITH) | routed, models, version),
         cut=_hash(
-            _planned_with(plain, (*NOT_PLANNED_WITH, "replicas", "scaling")), models, version
+            _planned_with(plain, (*NOT_PLANNED_WITH, "replicas", "scaling")) | routed,
+            models,
+            version,
         ),
         pods=_hash(
             # How replicas are spread reaches pods by the nodes of the plan alone.
-            _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
+            _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread"))
+            | (routed if routed == {"routing": "Router"} else {}),
             files,
             version,
         ),
     )
+
+
+def _routed(spec: Spec) -> dict[str, str]:
+    """Return what plans know of the routing: its mode, by which they price prefixes."""
+    mode = spec.routing.mode if spec.routing else "Service"
+    return {} if mode == "Service" else {"routing": mode}
 
 
 def _without_said_defaults(spec: Spec) -> Spec:
@@ -269,6 +281,7 @@ def _deployment(
         deployment,
         autoscaling=replace(scaled, prometheus=settings.prometheus_url) if scaled else None,
         cluster=replace(deployment.cluster, network_rules=rules),
+        router=deployment.router and replace(deployment.router, image=settings.router.image),
         groups=replace(deployment.groups, asked=asked),
     )
 

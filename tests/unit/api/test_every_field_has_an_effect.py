@@ -136,6 +136,15 @@ def _explicit(before: Manifest, after: Manifest) -> Pair:
     )
 
 
+def _routed(before: Manifest, after: Manifest) -> Pair:
+    return _under("routing", *({"mode": "Router"} | one for one in (before, after)))
+
+
+def _picked(before: Manifest, after: Manifest) -> Pair:
+    pool = {"mode": "InferencePool"}
+    return _under("routing", *(pool | {"endpointPicker": one} for one in (before, after)))
+
+
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
     "model.unproven.weightBytes": _unproven({"weightBytes": 17 * 10**9}),
@@ -317,6 +326,11 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.topologySpread.topologyKey": _under(
         "pod", {}, {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}
     ),
+    "routing.mode": ({}, {"routing": {"mode": "Router"}}),
+    "routing.replicas": _routed({}, {"replicas": 2}),
+    "routing.serviceAccountName": _routed({}, {"serviceAccountName": "a"}),
+    "routing.endpointPicker.name": _picked({"name": "a"}, {"name": "b"}),
+    "routing.endpointPicker.port": _picked({"name": "a"}, {"name": "a", "port": 9003}),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),

@@ -23,6 +23,7 @@ from shardwright.rendering.deployment import (
     OwnVolume,
     PodNetwork,
     PodOptions,
+    RouterOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
@@ -73,6 +74,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             silence_seconds=90,
             idle_seconds=15,
             drain_seconds=240,
+            gives_tokens=True,
             arguments={"dtype": "bfloat16", "seed": 7},
             over_ray=True,
             environment=(("NCCL_DEBUG", "WARN"),),
@@ -121,6 +123,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
                 integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
             )
         ),
+        router=RouterOptions(account="router", replicas=2),
     )
 
 

@@ -69,6 +69,8 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_limits(plan, serving),
         *_adapters(serving),
         *_overload(plan, serving),
+        # Else the router gets no tokens of a prompt (403), and follows no prefix.
+        *(("--enable-scale-out",) if serving.gives_tokens else ()),
         *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
         # Last: what is added last is asked first, before all that an administrator may admit.
         *(_pairs({"middleware": KEY_GUARD}) if serving.guarded else ()),

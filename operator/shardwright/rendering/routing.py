@@ -1,0 +1,258 @@
+"""Who brings requests to a model's groups: the router's pods, or what gateways ask.
+
+Source of the router's arguments: vllm-router 0.1.17 (docs/howto/routing.md).
+"""
+
+import math
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, Final
+
+from shardwright.planning.report import Plan
+from shardwright.rendering import names
+from shardwright.rendering.bundle import KubernetesObject, digest
+from shardwright.rendering.deployment import Deployment, NetworkRules, RouterOptions
+from shardwright.rendering.labels import MANAGED_BY, leader_selector, model_selector, owned_metadata
+from shardwright.rendering.scripts import HTTP_PORT, SCRIPTS_DIR
+from shardwright.rendering.ssh import USER_ID
+
+ROUTER: Final = "shardwright.io/router"
+"""Label of a router's pods: the model whose requests they route. They are no pods of the model."""
+
+METRICS_PORT: Final = 29000
+"""Port of the router's own metrics; its default."""
+
+LEAST_APART: Final = 8
+"""Unit: requests. The least by which one replica may have more running than another. Basis:
+measured: at 2 to 4 chance alone drove requests from their prefixes (docs/howto/routing.md).
+"""
+
+BALANCE_SHARE: Final = 4
+"""A replica may have a quarter of its planned requests more than another. Basis: chosen: with the
+default of 64 all requests of a small load may go to one of two.
+"""
+
+BALANCE_RATIO: Final = "1.5"
+"""Times the requests of the least busy replica. Basis: the router's own default."""
+
+TRIES: Final = 1
+"""How often a request is sent. Basis: chosen: one that kills an engine must not kill the next."""
+
+HEALTH_SECONDS: Final = 5
+HEALTH_FAILURES: Final = 2
+"""After ten seconds without an answer a group gets no requests. Basis: chosen: its default is a
+minute each, and a watch that broke comes back after one.
+"""
+
+_TERM_SECONDS: Final = 5
+"""How long a router that ends is still asked, until all know that it goes. Basis: assumed."""
+
+
+def balance_threshold(plan: Plan) -> int:
+    """Return by how many running requests one replica may be ahead before prefixes are left.
+
+    Formula: max(8, ceil(planned running requests of one replica / 4)).
+    Unit: requests.
+    Error: none: it is set, not predicted.
+    Source: chosen; ``BALANCE_SHARE``.
+    """
+    return max(LEAST_APART, math.ceil(plan.performance.running_requests / BALANCE_SHARE))
+
+
+def router_selector(base: str) -> dict[str, str]:
+    """Return the selector of a router's pods."""
+    return {ROUTER: base}
+
+
+def scripts_of(deployment: Deployment) -> KubernetesObject:
+    """Return the ConfigMap with the program that starts the router."""
+    data = {"router.py": _program()}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(deployment, _scripts_name(deployment)),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> KubernetesObject:
+    """Return the Deployment of a model's router; it is no StatefulSet, as those are groups."""
+    selector = router_selector(deployment.base)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(deployment, names.router(deployment.base)),
+        "spec": {
+            "replicas": options.replicas,
+            "revisionHistoryLimit": 1,
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+            },
+            "selector": {"matchLabels": selector},
+            "template": {
+                "metadata": {"labels": {**_labels(deployment), **selector}},
+                "spec": _pod(plan, deployment, options),
+            },
+        },
+    }
+
+
+def _pod(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "serviceAccountName": options.account,
+        # It lists and watches the pods of its namespace.
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(plan, deployment, options)],
+        "volumes": [{"name": "scripts", "configMap": {"name": _scripts_name(deployment)}}],
+    }
+    if deployment.pods.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in deployment.pods.image_pull_secrets]
+    return spec
+
+
+def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str, Any]:
+    return {
+        "name": "router",
+        "image": options.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", f"{SCRIPTS_DIR}/router.py"],
+        "args": list(arguments(plan, deployment)),
+        "env": list(_environment(deployment)),
+        "ports": [
+            {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # Of its process, not of its engines; and its addresses want the key, which no probe has.
+        "readinessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 2},
+        "livenessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 10},
+        "lifecycle": {"preStop": {"sleep": {"seconds": _TERM_SECONDS}}},
+        "volumeMounts": [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}],
+    }
+
+
+def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """Yield the router's arguments; every number is the plan's, or chosen above."""
+    leaders = leader_selector(deployment.base)
+    yield from ("--host", "0.0.0.0", "--port", str(HTTP_PORT))  # noqa: S104 - in a pod
+    yield from ("--prometheus-host", "0.0.0.0", "--prometheus-port", str(METRICS_PORT))  # noqa: S104
+    yield from ("--service-discovery", "--service-discovery-port", str(HTTP_PORT))
+    yield from ("--service-discovery-namespace", deployment.owner.namespace)
+    yield from ("--selector", *(f"{name}={value}" for name, value in leaders.items()))
+    yield from ("--policy", "cache_aware")
+    yield from ("--balance-abs-threshold", str(balance_threshold(plan)))
+    yield from ("--balance-rel-threshold", BALANCE_RATIO)
+    yield from ("--retry-max-retries", str(TRIES))
+    yield from ("--health-check-interval-secs", str(HEALTH_SECONDS))
+    yield from ("--health-failure-threshold", str(HEALTH_FAILURES))
+
+
+def _environment(deployment: Deployment) -> Iterator[dict[str, Any]]:
+    if deployment.serving.api_key:
+        where = f"{names.leaders_service(deployment.base)}.{deployment.owner.namespace}.svc"
+        url = f"http://{where}.{deployment.cluster.cluster_domain}:{HTTP_PORT}/v1/models"
+        yield {"name": "VALIDATE_AT", "value": url}
+
+
+def leaders_service(deployment: Deployment) -> KubernetesObject:
+    """Return the Service by which a router shows callers' keys to the engines; that of clients
+    leads to the router.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(deployment, names.leaders_service(deployment.base)),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": leader_selector(deployment.base),
+            "ports": [
+                {"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT, "protocol": "TCP"}
+            ],
+        },
+    }
+
+
+def network_policy(deployment: Deployment, rules: NetworkRules) -> KubernetesObject:
+    """Return the NetworkPolicy of a model's router: clients reach it as they reach engines."""
+    clients = {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
+    ports = [{"protocol": "TCP", "port": port} for port in (HTTP_PORT, METRICS_PORT)]
+    spec: dict[str, Any] = {
+        "podSelector": {"matchLabels": router_selector(deployment.base)},
+        "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
+        "ingress": [{"ports": ports, **clients}],
+    }
+    if rules.egress is not None:
+        members = [{"podSelector": {"matchLabels": model_selector(deployment.base)}}]
+        dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+        spec["egress"] = [{"to": members}, {"ports": dns}, *rules.egress]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(deployment, names.router_policy(deployment.base)),
+        "spec": spec,
+    }
+
+
+def from_router(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return who beside clients reaches the engines: the model's router, if there is one."""
+    if deployment.router is None:
+        return []
+    return [{"podSelector": {"matchLabels": router_selector(deployment.base)}}]
+
+
+def inference_pool(deployment: Deployment, picker: tuple[str, int]) -> KubernetesObject:
+    """Return the InferencePool of a model's leaders; ``picker`` is a Service and its port."""
+    name, port = picker
+    return {
+        "apiVersion": "inference.networking.k8s.io/v1",
+        "kind": "InferencePool",
+        "metadata": _metadata(deployment, deployment.base),
+        "spec": {
+            "selector": {"matchLabels": leader_selector(deployment.base)},
+            "targetPorts": [{"number": HTTP_PORT}],
+            "endpointPickerRef": {
+                "name": name,
+                "port": {"number": port},
+                # Without its picker a gateway still reaches the groups.
+                "failureMode": "FailOpen",
+            },
+        },
+    }
+
+
+def _labels(deployment: Deployment) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/component": "router",
+        "app.kubernetes.io/instance": deployment.base,
+        MANAGED_BY[0]: MANAGED_BY[1],
+        "app.kubernetes.io/name": "vllm-router",
+    }
+
+
+def _metadata(deployment: Deployment, name: str) -> dict[str, Any]:
+    return owned_metadata(name, deployment.owner, _labels(deployment), {})
+
+
+def _scripts_name(deployment: Deployment) -> str:
+    return names.scripts_configmap(names.router(deployment.base), digest(_program()))
+
+
+def _program() -> str:
+    path = resources.files("shardwright.rendering").joinpath("programs/router.py")
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,141 @@
+"""Requests reach the groups without the router, and the router once it has been ready for a while."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.first_seen import Sight, Sighting
+from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.routing import (
+    FALLBACK_SECONDS,
+    RETURN_SECONDS,
+    Route,
+    Way,
+    fallen_back,
+    of_routers,
+    route_of,
+    taken,
+)
+from shardwright.reconcile.writes import Apply
+from shardwright.rendering.deployment import Deployment, RouterOptions
+from shardwright.rendering.labels import leader_selector, owned_metadata
+from shardwright.rendering.routing import router_selector
+from tests.support.builders_deployment import a_deployment, an_owner
+from tests.support.builders_reconcile import NOON
+
+OWNER = an_owner()
+BASE = a_deployment().base
+UID = "the-router"
+
+
+def stated(image: str = "registry.internal/router:1") -> Deployment:
+    return a_deployment(router=RouterOptions(account="shardwright-router", image=image))
+
+
+def observed(
+    *, ready: int | None, led: bool = False, absent: frozenset[str] = frozenset()
+) -> Observed:
+    """``ready`` pods of the router (None: there is none), and the Service that leads to it or not."""
+    selector = router_selector(BASE) if led else leader_selector(BASE)
+    ports = [{"name": "http", "port": 8000, "targetPort": 8000, "protocol": "TCP"}]
+    objects: dict[tuple[str, str], Any] = {
+        ("Service", BASE): {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": owned_metadata(BASE, OWNER, {}, {}) | {"uid": "the-service"},
+            "spec": {"type": "ClusterIP", "selector": selector, "ports": ports},
+        }
+    }
+    if ready is not None:
+        objects["Deployment", f"{BASE}-router"] = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": owned_metadata(f"{BASE}-router", OWNER, {}, {}) | {"uid": UID},
+            "status": {"readyReplicas": ready},
+        }
+    return Observed(objects=objects, absent_kinds=absent)
+
+
+def for_seconds(sight: Sight, seconds: float) -> dict[Sighting, Any]:
+    return {Sighting(sight, UID): NOON - timedelta(seconds=seconds)}
+
+
+@pytest.mark.parametrize(
+    ("ready", "led", "seconds", "way", "again"),
+    [
+        (1, False, RETURN_SECONDS - 1, Way.STARTING, 1),
+        (1, False, RETURN_SECONDS, Way.ROUTER, None),
+        (2, True, 0, Way.ROUTER, None),
+        (0, True, FALLBACK_SECONDS - 1, Way.LOSING, 1),
+        (0, True, FALLBACK_SECONDS, Way.NOT_READY, None),
+        (0, False, 0, Way.NOT_READY, None),
+    ],
+)
+def test_the_service_leads_to_a_router_that_has_been_ready_and_away_from_one_that_has_not(
+    *, ready: int, led: bool, seconds: float, way: Way, again: float | None
+) -> None:
+    since = for_seconds(Sight.ROUTER_UP if ready else Sight.ROUTER_DOWN, seconds)
+
+    route = route_of(stated(), observed(ready=ready, led=led), since, NOON)
+
+    assert route == Route(way=way, again_seconds=again, account="shardwright-router")
+
+
+@pytest.mark.parametrize(
+    ("deployment", "seen", "way"),
+    [
+        (stated(), observed(ready=None), Way.NOT_READY),
+        (stated(), observed(ready=None, led=True), Way.NOT_READY),
+        (stated(image=""), observed(ready=1, led=True), Way.NO_IMAGE),
+        (stated(), observed(ready=None, absent=frozenset({"Deployment"})), Way.NO_RIGHT),
+        (a_deployment(picker=("epp", 9002)), observed(ready=None), Way.POOL),
+        (
+            a_deployment(picker=("epp", 9002)),
+            observed(ready=None, absent=frozenset({"InferencePool"})),
+            Way.NO_POOL,
+        ),
+    ],
+)
+def test_what_is_missing_leaves_the_groups_reachable(
+    deployment: Deployment, seen: Observed, way: Way
+) -> None:
+    route = route_of(deployment, seen, {}, NOON)
+
+    assert route is not None
+    assert (route.way, route.leads_to_router) == (way, False)
+    left = taken(deployment, route)
+    assert left.router is None or not left.router.leads
+    assert (left.picker is not None) == (way is Way.POOL)
+
+
+def test_without_a_routing_nothing_is_decided() -> None:
+    assert route_of(a_deployment(), observed(ready=None), {}, NOON) is None
+    assert taken(a_deployment(), None) == a_deployment()
+
+
+def test_only_the_routers_of_the_owner_are_seen() -> None:
+    assert set(of_routers(observed(ready=1), OWNER.uid)) == {Sighting(Sight.ROUTER_UP, UID)}
+    assert set(of_routers(observed(ready=0), OWNER.uid)) == {Sighting(Sight.ROUTER_DOWN, UID)}
+    assert set(of_routers(observed(ready=1), "another")) == set()
+
+
+def test_a_model_that_nobody_can_plan_falls_back_from_a_router_that_is_gone() -> None:
+    [write] = fallen_back(OWNER, observed(ready=None, led=True), {}, NOON)
+
+    assert isinstance(write, Apply)
+    assert write.content["spec"]["selector"] == leader_selector(BASE)
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds"),
+    [
+        (observed(ready=1, led=True), 0),
+        (observed(ready=0, led=True), FALLBACK_SECONDS - 1),
+        (observed(ready=0, led=False), 99),
+        (Observed(objects={}), 99),
+    ],
+    ids=["it is ready", "for a moment only", "it leads to the groups", "there is no Service"],
+)
+def test_and_only_then(seen: Observed, seconds: float) -> None:
+    assert fallen_back(OWNER, seen, for_seconds(Sight.ROUTER_DOWN, seconds), NOON) == ()

@@ -1,0 +1,147 @@
+"""The router's pods, and what leads to them: every number is the plan's, and nothing else changes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
+from shardwright.rendering.deployment import (
+    ClusterTerms,
+    Deployment,
+    NetworkRules,
+    RouterOptions,
+    SecretKey,
+    ServingOptions,
+)
+from shardwright.rendering.labels import leader_selector
+from shardwright.rendering.render import render
+from shardwright.rendering.routing import arguments, balance_threshold, router_selector
+from tests.support.builders_deployment import a_deployment, a_plan
+
+ROUTER = RouterOptions(account="shardwright-router", image="registry.internal/router:1", replicas=2)
+SAYS_TOKENS = ServingOptions(gives_tokens=True)
+KEYED = replace(SAYS_TOKENS, api_key=SecretKey(name="clients", key="key"))
+CLIENTS = {"podSelector": {"matchLabels": {"app": "web"}}}
+
+
+def routed(**changes: Any) -> Deployment:
+    return a_deployment(**({"router": ROUTER, "serving": SAYS_TOKENS} | changes))
+
+
+def running(requests: int) -> Plan:
+    plan = a_plan()
+    return replace(plan, performance=replace(plan.performance, running_requests=requests))
+
+
+def pod_of(deployment: Deployment) -> dict[str, Any]:
+    [item] = of_kind(render(a_plan(), deployment).objects, "Deployment")
+    return dict(item["spec"]["template"]["spec"])
+
+
+@pytest.mark.parametrize(("requests", "apart"), [(1, 8), (32, 8), (33, 9), (256, 64)])
+def test_a_replica_may_be_ahead_by_a_quarter_of_its_planned_requests(
+    requests: int, apart: int
+) -> None:
+    assert balance_threshold(running(requests)) == apart
+
+
+def test_the_router_is_told_the_plan_and_only_of_the_leaders_of_its_model() -> None:
+    base = routed().base
+
+    assert list(arguments(running(64), routed())) == [
+        *("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104
+        *("--prometheus-host", "0.0.0.0", "--prometheus-port", "29000"),  # noqa: S104
+        *("--service-discovery", "--service-discovery-port", "8000"),
+        *("--service-discovery-namespace", "models"),
+        *("--selector", f"shardwright.io/model={base}", "apps.kubernetes.io/pod-index=0"),
+        *("--policy", "cache_aware"),
+        *("--balance-abs-threshold", "16", "--balance-rel-threshold", "1.5"),
+        *("--retry-max-retries", "1"),
+        *("--health-check-interval-secs", "5", "--health-failure-threshold", "2"),
+    ]
+
+
+def test_engines_give_tokens_to_a_router_and_to_nobody_else() -> None:
+    for deployment, told in ((routed(), True), (a_deployment(), False)):
+        for item in of_kind(render(a_plan(), deployment).objects, "StatefulSet"):
+            [engine] = item["spec"]["template"]["spec"]["containers"]
+            assert ("--enable-scale-out" in engine["args"]) is told
+
+
+def test_callers_keys_are_shown_to_the_engines_behind_another_service_than_the_clients() -> None:
+    bundle = render(a_plan(), routed(serving=KEYED)).objects
+    services = {item["metadata"]["name"]: item["spec"] for item in of_kind(bundle, "Service")}
+    base = routed().base
+
+    [container] = pod_of(routed(serving=KEYED))["containers"]
+
+    where = f"http://{base}-leaders.models.svc.cluster.local:8000/v1/models"
+    assert container["env"] == [{"name": "VALIDATE_AT", "value": where}]
+    assert services[f"{base}-leaders"]["selector"] == leader_selector(base)
+    assert services[base]["selector"] == router_selector(base)
+
+
+def test_without_a_key_there_is_nothing_to_show() -> None:
+    [container] = pod_of(routed())["containers"]
+
+    assert container["env"] == []
+    assert f"{routed().base}-leaders" not in {
+        item["metadata"]["name"] for item in render(a_plan(), routed()).objects
+    }
+
+
+def test_the_service_leads_to_the_groups_while_the_router_does_not_lead() -> None:
+    waiting = routed(router=replace(ROUTER, leads=False))
+
+    found = {
+        item["metadata"]["name"]: item["spec"]["selector"]
+        for item in of_kind(render(a_plan(), waiting).objects, "Service")
+    }
+
+    assert found[routed().base] == leader_selector(routed().base)
+
+
+def test_pods_of_the_router_are_no_pods_of_the_model_and_restricted() -> None:
+    [item] = of_kind(render(a_plan(), routed()).objects, "Deployment")
+    pod = pod_of(routed())
+    [container] = pod["containers"]
+
+    assert "shardwright.io/model" not in item["spec"]["template"]["metadata"]["labels"]
+    assert item["spec"]["replicas"] == 2
+    assert (pod["serviceAccountName"], container["image"]) == (ROUTER.account, ROUTER.image)
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_engines_admit_the_router_beside_the_clients_who_reach_both() -> None:
+    rules = NetworkRules(clients=(CLIENTS,))
+    deployment = routed(cluster=ClusterTerms(network_rules=rules))
+
+    policies = {
+        item["metadata"]["name"]: item["spec"]["ingress"]
+        for item in of_kind(render(a_plan(), deployment).objects, "NetworkPolicy")
+    }
+
+    router = {"podSelector": {"matchLabels": router_selector(deployment.base)}}
+    assert policies[f"{deployment.base}-network"][1]["from"] == [CLIENTS, router]
+    [admitted] = policies[f"{deployment.base}-router-network"]
+    assert admitted["from"] == [CLIENTS]
+
+
+def test_a_pool_has_the_leaders_and_leaves_everything_else_as_it_is() -> None:
+    plain = render(a_plan(), a_deployment()).objects
+    pooled = render(a_plan(), a_deployment(picker=("epp", 9003))).objects
+
+    [pool] = of_kind(pooled, "InferencePool")
+    assert [item for item in pooled if item is not pool] == list(plain)
+    assert pool["spec"] == {
+        "selector": {"matchLabels": leader_selector(a_deployment().base)},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": {"name": "epp", "port": {"number": 9003}, "failureMode": "FailOpen"},
+    }
