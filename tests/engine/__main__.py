@@ -32,6 +32,7 @@ def main() -> int:
             return 0
         installed = environment.install()
         environment.streamer(installed)
+        environment.sglang(installed)
         home = installed.home
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201

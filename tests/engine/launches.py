@@ -171,7 +171,7 @@ def _samples() -> Iterator[Launch]:
     fleet = yaml.safe_load((ROOT / "examples/fleet/nodes.yaml").read_text())["items"]
     nodes = [item for item in fleet if item["kind"] == "Node"]
     for path in sorted((ROOT / "manifests/samples").glob("*.yaml")):
-        launch = _planned(
+        launch = planned(
             f"sample {path.stem}", parse_manifest(yaml.safe_load(path.read_text())), nodes
         )
         if launch is not None:
@@ -367,7 +367,7 @@ def _features() -> Iterator[Launch]:
             "kind": "ShardedModel",
             "metadata": {"name": "m"},
         }
-        launch = _planned(
+        launch = planned(
             f"feature {name}",
             parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}),
             nodes,
@@ -376,7 +376,7 @@ def _features() -> Iterator[Launch]:
         yield launch
 
 
-def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
+def planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
     subject = resolve(Question(resource=resource))
     facts = [fact for fact in map(read_node, nodes) if fact is not None]
     plan = plan_serving(subject, take_stock(subject, facts, ())).outcome

@@ -28,18 +28,21 @@ _LOG_TAIL = 2000
 
 
 class Engine:
-    """One version of vLLM that answers questions in the background; the same question is asked
+    """One version of an engine that answers questions in the background; the same question is asked
     once.
     """
 
-    def __init__(self, environment: Environment, version: str, log: Path) -> None:
+    def __init__(
+        self, environment: Environment, version: str, log: Path, program: tuple[str, ...] = ()
+    ) -> None:
+        """Start vLLM's ``version``, or another ``program`` beside the checker."""
         self._log = log
-        self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"vllm-{version}")
+        self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"engine-{version}")
         self._asked: dict[str, Future[Answer]] = {}
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [str(environment.python), str(_CHECKER)],
-                env={**os.environ, **QUIET, **environment.variables(version)},
+                [str(environment.python), *(program or (str(_CHECKER),))],
+                env={**os.environ, **QUIET, **({} if program else environment.variables(version))},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

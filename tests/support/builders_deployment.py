@@ -129,6 +129,12 @@ def a_trtllm_deployment(**changes: Any) -> Deployment:
     return a_deployment(**(engine | changes))
 
 
+def an_sglang_deployment(**changes: Any) -> Deployment:
+    """Return the same with the newest SGLang."""
+    engine = {"engine": "SGLang", "engine_version": "0.5.23", "image": "lmsysorg/sglang:v0.5.23"}
+    return a_deployment(**(engine | changes))
+
+
 def a_hub_fetch(model: str = "acme/llama") -> HubFetch:
     """A config of a public repository, read with nothing that a user says."""
     return HubFetch(

@@ -11,7 +11,8 @@ from typing import Final
 
 from shardwright.cli.commands import build_parser
 from shardwright.controller.operator_options import operator_parser
-from shardwright.engines import environment, trtllm, vllm
+from shardwright.engines import environment, sglang, trtllm, vllm
+from shardwright.engines.policy import Policy
 from tests.support import reference_resource, reference_security, reference_vllm
 from tests.support.wrapping import wrapped
 
@@ -35,6 +36,7 @@ def pages() -> dict[str, str]:
         "reference/shardedmodel.md": _page(reference_resource.lines()),
         "reference/vllm-options.md": _page(reference_vllm.lines()),
         "reference/tensorrt-llm-options.md": _page(_tensorrt_llm()),
+        "reference/sglang-options.md": _page(_sglang()),
         "reference/operator-flags.md": _page(_flags()),
         "reference/command-options.md": _page(_commands()),
         "environment.md": _page(_environment()),
@@ -123,22 +125,29 @@ def _tensorrt_llm() -> Iterator[str]:
         "not. [TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is "
         "refused, too."
     )
-    yield from (
-        "",
-        "## Allowed",
-        "",
-        *(f"- `{name}`" for name in sorted(trtllm.policy.POLICY.allowed)),
+    yield from _classes(trtllm.policy.POLICY)
+
+
+def _sglang() -> Iterator[str]:
+    yield from ("# Options of SGLang", "", WRITTEN, "")
+    yield (
+        "Options of `sglang serve` 0.5.23, which its own parser has listed. `spec.engine.args` takes them "
+        "by their first name (`_` or `-`). [SGLang](../sglang.md) says how it runs. Another option is "
+        "refused, too."
     )
-    yield from _table("Counted with", "settles", trtllm.policy.POLICY.counted)
-    yield from _table("Set by shardwright", "instead", trtllm.policy.POLICY.owned)
+    yield from _classes(sglang.policy.POLICY)
+
+
+def _classes(policy: Policy) -> Iterator[str]:
+    yield from ("", "## Allowed", "", *(f"- `{name}`" for name in sorted(policy.allowed)))
+    yield from _table("Counted with", "settles", policy.counted)
+    yield from _table("Set by shardwright", "instead", policy.owned)
     admitted = (
         "The chart's `policy.admittedArguments` admits them, as [for "
         "vLLM](../engines.md#who-may-set-what)."
     )
-    yield from _table(
-        "Refused unless admitted", "effect", trtllm.policy.POLICY.admissible, admitted
-    )
-    yield from _table("Never", "effect", trtllm.policy.POLICY.incompatible)
+    yield from _table("Refused unless admitted", "effect", policy.admissible, admitted)
+    yield from _table("Never", "effect", policy.incompatible)
 
 
 def _table(heading: str, second: str, rows: Mapping[str, str], said: str = "") -> Iterator[str]:
@@ -177,6 +186,7 @@ def _environment() -> Iterator[str]:
     yield from _listed("For every engine", environment.COMMON)
     yield from _listed("For vLLM", vllm.environment.VARIABLES - environment.COMMON)
     yield from _listed("For TensorRT-LLM", trtllm.environment.VARIABLES - environment.COMMON)
+    yield from _listed("For SGLang", sglang.environment.VARIABLES - environment.COMMON)
     yield from ("", "## Refused unless admitted", "")
     yield from ("All other names. The message says why, by the form of the name:", "", FORMS, "")
     yield from ("Some names do not show it:", "", "| variable | effect |", "|---|---|")

@@ -32,6 +32,7 @@ from shardwright.api.spec import (
 )
 from shardwright.api.weights_source import Weights
 from shardwright.engines.environment import NEVER, NEVER_PATTERN
+from shardwright.engines.registry import ENGINES
 from shardwright.errors import Problem
 
 
@@ -126,6 +127,9 @@ _SHORT_ENOUGH: Final = (
     f"size(self.uri) <= {len('oci://') + source.IMAGE_MAX_LENGTH} : "
     f"size(self.uri) <= {source.BUCKET_MAX_LENGTH})"
 )
+
+_OVER_RAY: Final = ", ".join(f"'{name}'" for name, one in ENGINES.items() if one.over_ray)
+_MIXING: Final = ", ".join(f"'{name}'" for name, one in ENGINES.items() if one.mixes_expert_cuts)
 
 RULES: Final = (
     Rule(
@@ -308,7 +312,7 @@ RULES: Final = (
         code="RayWithoutVLLM",
         path="spec.engine",
         field=".executor",
-        cel="!has(self.executor) || self.executor != 'Ray' || self.name == 'vLLM'",
+        cel=f"!has(self.executor) || self.executor != 'Ray' || self.name in [{_OVER_RAY}]",
         message="executor Ray must come with name vLLM: no other engine is rendered for it; "
         "remove executor or use vLLM",
         holds=spec.ray_is_for_vllm,
@@ -358,11 +362,11 @@ RULES: Final = (
         path="spec",
         field=".parallelism.expert",
         cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert "
-        "== 1 || (has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' "
+        f"== 1 || (has(self.engine) && has(self.engine.name) && self.engine.name in [{_MIXING}] "
         "&& has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
         "(self.parallelism.tensor * self.parallelism.dataParallelAttention) % "
         "self.parallelism.expert == 0 : "
-        "has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
+        f"has(self.engine) && has(self.engine.name) && self.engine.name in [{_MIXING}] || "
         "(has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
         "self.parallelism.expert == "
         "self.parallelism.tensor * self.parallelism.dataParallelAttention : "
@@ -370,7 +374,7 @@ RULES: Final = (
         "* (has(self.parallelism.dataParallelAttention) ? "
         "self.parallelism.dataParallelAttention : 1)) == 0))",
         message="expert must be 1 or equal to tensor x dataParallelAttention, with TensorRTLLM "
-        "also a divisor of that; set one of these, "
+        "and SGLang also a divisor of that; set one of these, "
         "or remove expert to have it planned",
         holds=experts_are_cut_as_the_engine_can,
     ),

@@ -50,6 +50,7 @@ from shardwright.api.weights_source import (
 )
 from shardwright.engines.environment import is_admissible
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
+from shardwright.engines.registry import ENGINES
 from shardwright.layouts.layout import MOST_REPLICAS
 
 Executor = Literal["Native", "Ray"]
@@ -147,9 +148,10 @@ class KvOffload(Part):
 class Engine(Part):
     """The inference engine."""
 
-    name: Literal["vLLM", "TensorRTLLM"] = Field(
+    name: Literal["vLLM", "TensorRTLLM", "SGLang"] = Field(
         default="vLLM",
-        description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs.",
+        description="Engine that serves the model. TensorRTLLM needs an image; it and SGLang "
+        "need NVIDIA GPUs.",
     )
     image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
         default=None,
@@ -233,8 +235,8 @@ def routed_is_vllm(spec: "Spec") -> bool:
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:
-    """Return whether Ray is asked only of the engine that it is rendered for."""
-    return engine.executor != "Ray" or engine.name == "vLLM"
+    """Return whether Ray is asked only of an engine that it is rendered for."""
+    return engine.executor != "Ray" or ENGINES[engine.name].over_ray
 
 
 def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
@@ -609,13 +611,13 @@ class Parallelism(Part):
 
 
 def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
-    """Return whether experts are sliced, or dealt to all ranks (TensorRT-LLM: or to sets)."""
+    """Return whether experts are sliced, or dealt to all ranks; some engines deal to sets, too."""
     pins = spec.parallelism
     if pins is None or pins.expert is None or pins.expert == 1:
         return True
     known = (pins.tensor or 1) * (pins.data_parallel_attention or 1)
     both = pins.tensor is not None and pins.data_parallel_attention is not None
-    if spec.engine.name == "TensorRTLLM":
+    if ENGINES[spec.engine.name].mixes_expert_cuts:
         return not both or known % pins.expert == 0
     return pins.expert == known if both else pins.expert % known == 0
 

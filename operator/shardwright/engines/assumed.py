@@ -40,13 +40,17 @@ SOURCES: Final[Mapping[str, str]] = {
 }
 
 
+FIXED_OVERHEAD_BYTES: Final = 512 * MIB
+"""What a rank takes before it loads anything; assumed, more than vLLM's fitted 300 MiB."""
+
+
 def memory_rules(*, kv_block_tokens: int) -> MemoryRules:
     """Return an engine's memory rules for pages of so many K/V tokens; all else is assumed."""
     return MemoryRules(
         vocabulary_padding=64,
         memory_utilization=0.95,
         kv_block_tokens=kv_block_tokens,
-        fixed_overhead_bytes=512 * MIB,
+        fixed_overhead_bytes=FIXED_OVERHEAD_BYTES,
         communication_overhead_bytes=1850 * MIB,
         host_communication_overhead_bytes=500 * MIB,
         graph_bytes=314 * KIB,

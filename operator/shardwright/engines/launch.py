@@ -27,15 +27,15 @@ class Serving:
     ``model`` is a hub id or a folder, ``served_name`` the name for clients. ``load_format`` is how
     weights are read (None: as the engine sees fit), ``quantization`` the format they get while
     loading (None: as stored). ``load_seconds`` bounds the start until all ranks have loaded,
-    ``drain_seconds`` running requests after SIGTERM. ``adapters`` are served beside the model, each
-    with a name for clients and a folder; ``adapter_rank`` is their largest rank. ``drafts_by`` is
-    how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
-    in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
-    the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
+    ``drain_seconds`` running requests after SIGTERM, ``execute_seconds`` a step. ``adapters`` are
+    served beside the model, each with a name for clients and a folder; ``adapter_rank`` is their
+    largest rank. ``drafts_by`` is how tokens are drafted (None: not at all), ``draft_tokens`` in
+    every step, by the model or head in ``draft_model`` if any. ``arguments`` are the user's,
+    already checked. ``files_dir`` holds the files an engine reads. ``over_ray``: a Ray cluster
+    joins the ranks of several pods.
     ``guarded``: the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too
     much is refused, and does not wait; ``by_priority``: what waits is served by the priority that
-    clients say.
-    ``gives_tokens``: a router asks for the tokens of prompts.
+    clients say. ``gives_tokens``: a router asks for the tokens of prompts.
     """
 
     model: str
@@ -43,6 +43,7 @@ class Serving:
     version: str
     load_seconds: int
     drain_seconds: int
+    execute_seconds: int = 0
     revision: str | None = None
     load_format: str | None = None
     reader: Mapping[str, object] = field(default_factory=dict)

@@ -46,6 +46,15 @@ JSON_OBJECTS: Final = frozenset({"parse_dataclass", "union_dict_and_str"})
 ``engine/arg_utils.py``, ``utils/argparse_utils.py``.
 """
 
+COMPUTED_IN: Final = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+}
+"""PyTorch's names of the types to compute in; ``auto`` is the config's."""
+
 
 def convert(kind: str, text: str) -> object:
     """Return a text's value by the parser's conversion that ``kind`` names.

@@ -72,18 +72,21 @@ UNLISTED: Final = "could change the memory or the limits that the plan was compu
 class Tables:
     """The tables of one engine, its folder here, and its versions, each with its patch releases.
 
-    ``keyed``: there are tables of the keys that objects have, too.
+    ``keyed``: there are tables of the keys that objects have, too. ``patches_alike``: patch
+    releases have the options of their minor version; else each needs a table of its own.
     """
 
     engine: str
     folder: str
     versions: tuple[str, ...]
     keyed: bool = False
+    patches_alike: bool = True
 
     def listed(self, version: str) -> str | None:
         """Return the version whose tables hold for another one, None if there are none."""
-        # Patch releases have the options of their minor version; another minor version may have
-        # others.
+        if not self.patches_alike:
+            return version if version in self.versions else None
+        # Another minor version may have others.
         minor = version.rpartition(".")[0]
         return next((known for known in self.versions if known.rpartition(".")[0] == minor), None)
 

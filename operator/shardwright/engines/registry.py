@@ -1,6 +1,4 @@
-"""The deployable engines, each with all that planning, arguments and rendering ask for.
-
-SGLang is not among them: its speed is predicted only.
+"""The engines, each with all that planning, arguments and rendering ask for.
 
 The engines whose speed can be predicted, deployable or not; other names are a ``KeyError``.
 """
@@ -14,7 +12,6 @@ from typing import Final
 from shardwright.engines import policy, sglang, trtllm, vllm
 from shardwright.engines.launch import Serving, Start
 from shardwright.engines.options import Rules
-from shardwright.engines.trtllm import traits as trtllm_traits
 from shardwright.engines.versions import Releases, release_month
 from shardwright.engines.vllm import traits as vllm_traits
 from shardwright.engines.vllm.traits import release_of
@@ -36,7 +33,10 @@ class EngineDefinition:
     send. ``in_flight`` are the gauges for Prometheus that add up to an engine's requests in flight
     (empty: it has none). ``over_ssh``: the leader starts its followers' ranks over ssh, with a key
     of the resource's own. ``engine_per_replica``: each attention replica is an engine with
-    processes of its own, not ranks of the one that there is.
+    processes of its own, not ranks of the one that there is. ``mixes_expert_cuts``: experts may be
+    dealt to sets of ranks, as its traits say. ``over_ray``: Ray can join its ranks. ``reserved``
+    are characters that no name for clients may have. ``predicted`` are the traits of a version
+    (None: the newest) that need not be deployable.
     """
 
     name: str
@@ -52,10 +52,26 @@ class EngineDefinition:
     address_variable: str
     api_key_variable: str
     family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
-    over_ssh: bool
-    engine_per_replica: bool
+    predicted: Callable[[str | None], EngineTraits]
+    over_ssh: bool = False
+    over_ray: bool = False
+    engine_per_replica: bool = False
+    mixes_expert_cuts: bool = False
+    reserved: str = ""
     in_flight: tuple[str, ...] = ()
 
+
+def _vllm(version: str | None) -> EngineTraits:
+    """Return vLLM's rules; a version that names no release has those of its month."""
+    numbered = release_of(version or "") is not None
+    return vllm_traits.traits(
+        version
+        if version and numbered
+        else release_month(vllm_traits.NAME, version) or _RULES_READ_IN
+    )
+
+
+_RULES_READ_IN: Final = "0.33.0"
 
 VLLM: Final = EngineDefinition(
     name="vLLM",
@@ -71,7 +87,8 @@ VLLM: Final = EngineDefinition(
     address_variable="VLLM_HOST_IP",
     api_key_variable="VLLM_API_KEY",
     family_arguments=vllm.arguments.family_arguments,
-    over_ssh=False,
+    predicted=_vllm,
+    over_ray=True,
     engine_per_replica=True,
     in_flight=("vllm:num_requests_running", "vllm:num_requests_waiting"),
 )
@@ -89,12 +106,31 @@ TENSORRT_LLM: Final = EngineDefinition(
     address_variable="SHARDWRIGHT_ADDRESS",
     api_key_variable="SHARDWRIGHT_API_KEY",
     family_arguments=lambda _model, _version, _arguments: {},
+    predicted=trtllm.traits.predicted,
     over_ssh=True,
-    engine_per_replica=False,
+    mixes_expert_cuts=True,
+)
+SGLANG: Final = EngineDefinition(
+    name="SGLang",
+    label="sglang",
+    releases=sglang.releases.RELEASES,
+    rules=sglang.policy.RULES,
+    traits=sglang.traits.traits,
+    arguments=sglang.arguments.serve_arguments,
+    files=lambda _plan, _serving: {},
+    environment=sglang.environment.environment,
+    variables=sglang.environment.VARIABLES,
+    peer_port=("store", sglang.arguments.PEER_PORT),
+    address_variable="SGLANG_HOST_IP",
+    api_key_variable="SHARDWRIGHT_API_KEY",
+    family_arguments=lambda _model, _version, _arguments: {},
+    predicted=sglang.traits.predicted,
+    mixes_expert_cuts=True,
+    reserved=":",  # sets adapters apart; srt/arg_groups/validation_hook.py
 )
 
 ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType(
-    {engine.name: engine for engine in (VLLM, TENSORRT_LLM)}
+    {engine.name: engine for engine in (VLLM, TENSORRT_LLM, SGLANG)}
 )
 """By the name that a resource gives."""
 
@@ -129,9 +165,6 @@ def _not_admissible(name: str) -> Problem:
     )
 
 
-_RULES_READ_IN: Final = "0.33.0"
-
-
 def traits_of(engine: str, version: str | None) -> EngineTraits:
     """Return what planning must know of an engine's version (None: the newest).
 
@@ -143,22 +176,8 @@ def traits_of(engine: str, version: str | None) -> EngineTraits:
     )
 
 
-def _vllm(version: str | None) -> EngineTraits:
-    """Return vLLM's rules; a version that names no release has those of its month."""
-    numbered = release_of(version or "") is not None
-    return vllm_traits.traits(
-        version
-        if version and numbered
-        else release_month(vllm_traits.NAME, version) or _RULES_READ_IN
-    )
-
-
 _ENGINES: Final[Mapping[str, Callable[[str | None], EngineTraits]]] = MappingProxyType(
-    {
-        vllm_traits.NAME: _vllm,
-        trtllm_traits.NAME: trtllm_traits.predicted,
-        sglang.NAME: sglang.traits,
-    }
+    {engine.releases.engine: engine.predicted for engine in ENGINES.values()}
 )
 
 BY_LOWER_NAME: Final[Mapping[str, str]] = MappingProxyType(

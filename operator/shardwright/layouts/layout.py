@@ -495,6 +495,8 @@ class EngineSupport:
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
     # Drafted for by MTP layers of their own.
     takes_predictor: frozenset[str] | None = None
+    # Drafts out of the prompt only without stages and replicas of the attention.
+    looks_up_alone: bool = False
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
     unproven: frozenset[str] = frozenset()
     proven_first: bool = False
@@ -530,6 +532,7 @@ class EngineOptions:
     kv_cache_bytes: int | None = None  # on every rank; None: the rest of the budget
     adapters: AdapterSlots | None = None
     drafter: Drafter | None = None
+    looks_up: bool = False  # drafts are looked up in the prompt
     told: EngineOverrides = field(default_factory=EngineOverrides)
 
 

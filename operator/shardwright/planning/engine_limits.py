@@ -79,6 +79,30 @@ def draft_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> It
             )
 
 
+def lookup_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Return the degrees beside which drafts are not looked up in the prompt."""
+    if not (traits.options.looks_up and traits.support.looks_up_alone):
+        return
+    degrees = (
+        ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),
+        (
+            "DraftExcludesAttentionData",
+            ATTENTION_DATA,
+            layout.attention_data,
+            "replicas of the attention",
+        ),
+    )
+    for code, field, count, several in degrees:
+        if count > 1:
+            yield Problem(
+                code=code,
+                path=field,
+                what=f"{count} {several}",
+                limit=f"look no drafts up in the prompt in {traits.name} {traits.version}",
+                remedy=f"use {field} 1, or no speculation",
+            )
+
+
 _OTHER: Final = "select other GPUs or other weights"
 
 # A model on the GPU, what its weights are called, the field that it comes from.
@@ -411,7 +435,7 @@ def _unsayable_problems(
     """Source: TensorRT-LLM ``mapping.py`` (engine-measurements.md 10)."""
     if layout.context > 1 and not traits.cuts.shares_context:
         yield _context(
-            f"context {layout.context}", f"is no option of {traits.name}", "use context 1"
+            f"context {layout.context}", f"is not planned for {traits.name}", "use context 1"
         )
     if layout.attention_data > 1 and layout.tensor > 1 and not traits.cuts.data_beside_tensor:
         yield Problem(

@@ -26,6 +26,7 @@ from shardwright.planning.engine_limits import (
     adapter_problems,
     degree_problems,
     draft_problems,
+    lookup_problems,
 )
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -128,6 +129,7 @@ def shape_problems(
     beside = (
         *adapter_problems(model, layout, traits),
         *draft_problems(model, layout, traits),
+        *lookup_problems(layout, traits),
         *_draft_cut_problems(layout, traits),
     )
     rest = (*degree_problems(model, layout, traits), *beside, unknown, length)

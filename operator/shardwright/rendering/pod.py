@@ -258,6 +258,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         version=deployment.engine_version,
         load_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=pod_resources.SHUTDOWN_SECONDS,
+        execute_seconds=pod_resources.EXECUTE_SECONDS,
         revision=deployment.weights.revision if deployment.weights.from_hub else None,
         load_format=deployment.weights.load_format,
         reader=_reader(plan, deployment),

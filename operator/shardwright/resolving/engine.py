@@ -206,6 +206,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         ),
         *check_features(_asked(spec, rules.policy), version, rules),
         *_of_no_drafts(spec),
+        *_reserved_in_name(spec),
         *check_executor(question.resource.spec, settings),
         *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
         *check_default_version(question.resource.spec, settings),
@@ -231,6 +232,20 @@ def _of_no_drafts(spec: Spec) -> Iterator[Problem]:
             what=said,
             limit="says how drafted tokens are accepted, but none are drafted",
             remedy="set spec.engine.speculation, or leave it out",
+        )
+
+
+def _reserved_in_name(spec: Spec) -> Iterator[Problem]:
+    """Return that clients would call a model by a name that the engine does not take."""
+    engine, name = ENGINES[spec.engine.name], spec.model.served_name or ""
+    if found := next((each for each in engine.reserved if each in name), None):
+        yield Problem(
+            code="EngineArgumentInvalid",
+            path="spec.model.servedName",
+            what=f"{name!r}",
+            limit=f"cannot have {found!r} with {engine.releases.engine}",
+            gap="which keeps it for its own use",
+            remedy="choose a name without it",
         )
 
 
@@ -335,6 +350,8 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
             over_ray=spec.engine.executor == "Ray",
             kv_cache_bytes=pins.kv_cache_bytes,
             adapters=adapter_slots(spec.model),
+            looks_up=spec.engine.speculation is not None
+            and spec.engine.speculation.method == "PromptLookup",
             told=pins.told,
         ),
     )

@@ -2,6 +2,8 @@
 differs elsewhere.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,14 +20,22 @@ from tests.support.builders_deployment import (
     a_plan_of,
     a_small_plan,
     a_trtllm_deployment,
+    an_sglang_deployment,
 )
 
 GOLDENS = Path(__file__).parent
 GOLDEN = GOLDENS / "llama-405b.yaml"
-TRTLLM = {
-    "trtllm-one-pod": a_small_plan(memory_utilization=0.95),
-    "trtllm-two-pods": a_plan(memory_utilization=0.95),
-    "trtllm-experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
+OTHERS: dict[str, tuple[Callable[..., Deployment], Plan]] = {
+    "trtllm-one-pod": (a_trtllm_deployment, a_small_plan(memory_utilization=0.95)),
+    "trtllm-two-pods": (a_trtllm_deployment, a_plan(memory_utilization=0.95)),
+    "trtllm-experts": (
+        a_trtllm_deployment,
+        a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
+    ),
+    "sglang-two-pods": (
+        partial(an_sglang_deployment, api_key=SecretKey(name="keys", key="key")),
+        a_plan_of(Layout(tensor=4, attention_data=4, expert=8), nodes=2, memory_utilization=0.95),
+    ),
 }
 SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
 """Scripts that the golden of vLLM shows."""
@@ -74,15 +84,16 @@ def test_the_scaled_object_of_a_model_is_the_one_that_was_read(
     assert text == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", TRTLLM)
-def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_bundle_for_another_engine_is_the_one_that_was_read(
     name: str,
     update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
-    deployment = a_trtllm_deployment(
+    deployed, plan = OTHERS[name]
+    deployment = deployed(
         hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),)
     )
-    text = _readable(TRTLLM[name], deployment)
+    text = _readable(plan, deployment)
     golden = GOLDENS / f"{name}.yaml"
     if update_goldens:
         golden.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 
 from shardwright.engines.registry import ENGINES, EngineDefinition
 from shardwright.rendering import programs
-from shardwright.rendering.programs import counters_trtllm, counters_vllm
+from shardwright.rendering.programs import counters_sglang, counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters
 from shardwright.rendering.scripts import ScriptSettings, TokenWatch, scripts
 from tests.harness.controlplane import free_port
@@ -31,6 +31,7 @@ OF_THE_IMAGE = {"weights.py": {"huggingface_hub"}}
 """What the image has beside Python, by the program that uses it."""
 
 VLLM: type[Counters] = counters_vllm.Counters
+SGLANG: type[Counters] = counters_sglang.Counters
 TRTLLM: type[Counters] = counters_trtllm.Counters
 
 
@@ -65,6 +66,7 @@ def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -
     [
         ("vLLM", "counters_vllm.py", "VLLM_API_KEY"),
         ("TensorRTLLM", "counters_trtllm.py", "SHARDWRIGHT_API_KEY"),
+        ("SGLang", "counters_sglang.py", "SHARDWRIGHT_API_KEY"),
     ],
 )
 def test_the_watcher_has_the_counters_and_the_key_of_its_engine(
@@ -125,6 +127,22 @@ def test_vllm_tells_its_tokens_and_its_open_requests_over_all_replicas() -> None
         'vllm:iteration_tokens_total_sum{engine="0",model_name="m"} 3.0\n'
     )
     assert VLLM().read(told, 7) == (118.0, 3.0)
+
+
+def test_sglang_tells_the_tokens_of_requests_that_have_ended_and_of_those_that_run() -> None:
+    told = (
+        "# TYPE sglang:generation_tokens_total counter\n"
+        'sglang:generation_tokens_total{is_streaming="true",model_name="m"} 10.0\n'
+        'sglang:generation_tokens_total{is_streaming="false",model_name="m"} 5.0\n'
+        'sglang:prompt_tokens_total{is_streaming="true",model_name="m"} 100.0\n'
+        'sglang:realtime_tokens_total{mode="decode",model_name="m"} 3.0\n'
+        'sglang:num_running_reqs{model_name="m"} 2.0\n'
+    )
+    assert SGLANG().read(told, 7) == (118.0, 0.0)
+
+
+def test_sglang_has_no_counters_before_its_first_request_and_has_done_nothing() -> None:
+    assert SGLANG().read("", 0) == (0.0, 0.0)
 
 
 def test_vllm_without_its_counters_says_nothing() -> None:

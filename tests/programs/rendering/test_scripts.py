@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.engines.registry import TENSORRT_LLM, VLLM, EngineDefinition
+from shardwright.engines.registry import SGLANG, TENSORRT_LLM, VLLM, EngineDefinition
 from shardwright.rendering.scripts import (
     RayJoining,
     ScriptPaths,
@@ -25,7 +25,7 @@ SHELLCHECK = shutil.which(
 )
 
 
-@pytest.mark.parametrize("engine", [VLLM, TENSORRT_LLM], ids=["vllm", "trtllm"])
+@pytest.mark.parametrize("engine", [VLLM, TENSORRT_LLM, SGLANG], ids=["vllm", "trtllm", "sglang"])
 @pytest.mark.parametrize("silence", [0, 60])
 @pytest.mark.parametrize("ranks", [1, 2, 16])
 def test_shellcheck_finds_nothing(
@@ -37,7 +37,7 @@ def test_shellcheck_finds_nothing(
         ranks=ranks,
         tokens=TokenWatch(silence_seconds=silence),
         engine=engine,
-        demands_key=engine is VLLM,
+        demands_key=engine is not TENSORRT_LLM,
         ssh=SshJoining(joins=over_ssh, shared_variables=("HF_HOME", "USER")),
     )
     for name, text in scripts(settings).items():

@@ -867,8 +867,8 @@ def test_a_layout_that_is_typed_takes_the_place_of_the_one_in_a_file(
             ("--ep", "3", "--tp", "2", "--dp", "2"),
             (
                 "error[ExpertNotTensor]: --ep: --ep must be 1 or equal to --tp x --dp, with "
-                "TensorRTLLM also a divisor of that; set one of these, or remove --ep to have it "
-                "planned"
+                "TensorRTLLM and SGLang also a divisor of that; set one of these, or remove --ep to "
+                "have it planned"
             ),
         ),
     ],

@@ -34,3 +34,10 @@ def test_an_engine_says_its_requests_in_flight_or_is_said_not_to(engine: EngineD
 
 def test_the_engines_that_a_resource_can_name_are_those_that_there_are() -> None:
     assert get_args(Engine.model_fields["name"].annotation) == tuple(ENGINES)
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_what_the_api_asks_of_an_engine_is_what_its_traits_say(engine: EngineDefinition) -> None:
+    own = engine.traits(engine.releases.example)
+
+    assert engine.mixes_expert_cuts == own.cuts.mixes_expert_cuts

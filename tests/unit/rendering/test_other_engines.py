@@ -15,9 +15,10 @@ from tests.support.builders_deployment import (
     a_plan_of,
     a_small_plan,
     a_trtllm_deployment,
+    an_sglang_deployment,
 )
 
-DEPLOYMENTS = {"TensorRTLLM": a_trtllm_deployment}
+DEPLOYMENTS = {"SGLang": an_sglang_deployment, "TensorRTLLM": a_trtllm_deployment}
 PLANS = {
     "one GPU": a_small_plan(memory_utilization=0.95),
     "two pods": a_plan(memory_utilization=0.95),

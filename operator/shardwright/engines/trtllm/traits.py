@@ -96,6 +96,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "drafter": _ASKED_ALONE,
     "becomes_predictor": NOT_READ,
     "takes_eagle3": _MATRIX,
+    "looks_up_alone": NOT_READ,
+    "looks_up": _ASKED_ALONE,
     "takes_predictor": _MATRIX,
     "predicts_over_stages": (
         "TensorRT-LLM source, _torch/pyexecutor/_util.py:_get_kv_size_per_token (at 158b5d1): "

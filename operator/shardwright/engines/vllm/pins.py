@@ -7,19 +7,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.engines.options import Pins
-from shardwright.engines.parser_values import COUNTED, COUNTED_MAX, convert, invalid, readable_int
+from shardwright.engines.parser_values import (
+    COMPUTED_IN,
+    COUNTED,
+    COUNTED_MAX,
+    convert,
+    invalid,
+    readable_int,
+)
 from shardwright.engines.policy import Policy, canonical
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
-
-_COMPUTED_IN: Final = {
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "half": "fp16",
-    "float32": "fp32",
-    "float": "fp32",
-}
-"""vLLM's names of the types to compute in; ``auto`` is the config's."""
 
 _STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
 """vLLM's names of the types of recurrent states; ``auto`` is the config's."""
@@ -50,7 +48,7 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     named = {canonical(name): value for name, value in arguments.items()}
     utilization = _number(named.get("gpu-memory-utilization"))
     return Pins(
-        dtype=_COMPUTED_IN.get(str(named.get("dtype"))),
+        dtype=COMPUTED_IN.get(str(named.get("dtype"))),
         state_bits=_STATE_BITS.get(str(named.get("mamba-ssm-cache-dtype"))),
         kv_cache_bytes=_whole(named.get("kv-cache-memory-bytes")),
         block_tokens=_whole(named.get("block-size")),

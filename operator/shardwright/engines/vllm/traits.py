@@ -400,6 +400,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     ),
     "captures": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes",
     "cache_of_free": "vLLM 0.32.0 source, v1/worker/utils.py:request_memory: a share of the GPU",
+    "looks_up_alone": "vLLM 0.33 source, config/speculative.py: no degree is refused beside it",
+    "looks_up": "no figure: what spec.engine.speculation asks for",
     "takes_predictor": "none: of the models whose MTP layers are counted it takes all",
     "backends": (
         "vLLM 0.32.0 and 0.33.0, the selection of attention backends, called in the wheel for "
