@@ -485,6 +485,12 @@ def _output() -> Panel:
     return dashed(panel, "predicted", "low", "high")
 
 
+WAITING = '__name__=~"vllm:num_requests_waiting|sglang:num_queue_reqs"'
+LATENCY = '__name__=~"(vllm|sglang):e2e_request_latency_seconds_bucket"'
+USAGE = '__name__=~"vllm:kv_cache_usage_perc|sglang:token_usage"'
+"""What vLLM and SGLang call the same."""
+
+
 def _load() -> Panel:
     panel = lines(
         "Requests at work",
@@ -492,7 +498,7 @@ def _load() -> Panel:
         "where both are near each other.",
         "short",
         (f"shardwright:running_requests:observed{{{MODEL}}}", "running"),
-        (f"sum(vllm:num_requests_waiting{{{MODEL}}})", "waiting"),
+        (f"sum({{{WAITING}, {MODEL}}})", "waiting"),
         (f"shardwright_plan_running_requests{{{MODEL}}}", "planned"),
     )
     return dashed(panel, "planned")
@@ -515,13 +521,13 @@ def _engine() -> tuple[Panel, ...]:
     return (
         lines(
             "Requests that take long",
-            "From arrival to the last token, as vLLM measures it.",
+            "From arrival to the last token, as the engine measures it.",
             "s",
             *(
                 (
                     (
                         f"histogram_quantile({part}, sum by (le) "
-                        f"(rate(vllm:e2e_request_latency_seconds_bucket{{{MODEL}}}[10m])))"
+                        f"(rate({{{LATENCY}, {MODEL}}}[10m])))"
                     ),
                     name,
                 )
@@ -532,7 +538,7 @@ def _engine() -> tuple[Panel, ...]:
             "K/V cache in use",
             "Of each group. Near 100% requests are preempted and computed again.",
             "percentunit",
-            (f"vllm:kv_cache_usage_perc{{{MODEL}}}", "{{group}}"),
+            (f"{{{USAGE}, {MODEL}}}", "{{group}}"),
         ).max(1),
     )
 

@@ -17,7 +17,12 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART, ROOT, named
 from tests.support.builders_chart import render as render_chart
-from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_trtllm_deployment,
+    an_sglang_deployment,
+)
 
 CRDS = ROOT / "tests" / "data" / "prometheus_operator"
 MONITORS = "/apis/monitoring.coreos.com/v1"
@@ -63,7 +68,12 @@ def test_prometheus_brings_a_token_where_it_is_asked_for_one(
 
 
 @pytest.mark.parametrize(
-    ("deployment", "name"), [(a_deployment(), "vllm"), (a_trtllm_deployment(), "trtllm")]
+    ("deployment", "name"),
+    [
+        (a_deployment(), "vllm"),
+        (an_sglang_deployment(), "sglang"),
+        (a_trtllm_deployment(), "trtllm"),
+    ],
 )
 def test_the_leaders_of_an_engine_are_found_and_nobody_else(
     installed: list[Manifest], deployment: Deployment, name: str
@@ -73,10 +83,10 @@ def test_the_leaders_of_an_engine_are_found_and_nobody_else(
     said = named(installed, "PodMonitor")["spec"]
     wanted = dict(said["selector"]["matchLabels"])
     assert wanted.pop(POD_INDEX) == "0"
-    assert wanted.pop("app.kubernetes.io/name") == "vllm"
-    assert (
-        name == "vllm" or f"app.kubernetes.io/name: {name}" in PAGE
-    )  # the chart scrapes the first, the page tells of the other
+    (engines,) = said["selector"]["matchExpressions"]
+    assert (engines["key"], engines["operator"]) == ("app.kubernetes.io/name", "In")
+    # The chart scrapes the first two, the page tells of the other.
+    assert name in engines["values"] or f"app.kubernetes.io/name: {name}" in PAGE
     assert (wanted | {"app.kubernetes.io/name": name}).items() <= template["metadata"][
         "labels"
     ].items()

@@ -536,6 +536,7 @@ _TYPED: Final = (
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
+    ("--engine", "NAME", "vLLM, SGLang or TensorRTLLM (default: vLLM)"),
 )
 """Options with one value that describe a model: name, placeholder, help."""
 

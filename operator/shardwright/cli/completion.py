@@ -91,6 +91,12 @@ def _aims(**_: Any) -> list[str]:
     return [aim.value for aim in OptimizeFor]
 
 
+def _engines(**_: Any) -> list[str]:
+    from shardwright.engines.registry import ENGINES  # noqa: PLC0415 - only where somebody waits for it
+
+    return list(ENGINES)
+
+
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:
     from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
 
@@ -160,6 +166,7 @@ COMPLETERS: Final[dict[str, Completer]] = {
     "cluster": _of_kubeconfig("clusters"),
     "user": _of_kubeconfig("users"),
     "gpus": _gpus,
+    "engine": _engines,
     "optimize_for": _aims,
 }
 """The completer of an argument's value, by its name among the parsed ones."""

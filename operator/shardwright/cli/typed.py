@@ -92,6 +92,20 @@ def number(text: str) -> object:
     return read if isfinite(read) else text
 
 
+def engine_named(text: str) -> str:
+    """Return the name of an engine as a resource has it, however its letters are typed.
+
+    >>> engine_named("sglang"), engine_named("other")
+    ('SGLang', 'other')
+    """
+    from shardwright.engines.registry import ENGINES  # noqa: PLC0415 - only where somebody names one
+
+    return next((name for name in ENGINES if name.lower() == text.lower()), text)
+
+
+_TEXTS: Final = (str, engine_named)
+"""What reads a text, as others read numbers."""
+
 OF_LAYOUT: Final = (
     CommandOption(flag="--tp", field=("parallelism", "tensor"), read=whole, example="4"),
     CommandOption(flag="--pp", field=("parallelism", "pipeline"), read=whole, example="2"),
@@ -129,6 +143,7 @@ OPTIONS: Final = (
         flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"
     ),
     CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
+    CommandOption(flag="--engine", field=("engine", "name"), read=engine_named),
     *OF_LAYOUT,
 )
 """What can be typed; ``commands`` has the help of each."""
@@ -207,7 +222,7 @@ def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
     read = (
         option.read(text)
         for option in OPTIONS
-        if option.read is not str and (text := _typed(option, arguments)) is not None
+        if option.read not in _TEXTS and (text := _typed(option, arguments)) is not None
     )
     if not any(isinstance(value, str) for value in read):
         return ()

@@ -104,6 +104,10 @@ def test_bash_completes_a_command(capsys: Capture) -> None:
     assert said.stdout.split() == ["diff"]
 
 
+def test_the_engines_of_a_plan_are_offered() -> None:
+    assert sorted(completions(["plan", "x", "--engine", ""])) == ["SGLang", "TensorRTLLM", "vLLM"]
+
+
 def test_the_aims_of_a_plan_are_offered() -> None:
     offered = completions(["plan", "x", "--optimize-for", ""])
 

@@ -295,6 +295,13 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
             ),
         ),
         (
+            ("--engine", "vlm"),
+            (
+                'error[NotAllowed]: --engine: "vlm" must be vLLM, TensorRTLLM or SGLang; '
+                "did you mean vLLM?"
+            ),
+        ),
+        (
             ("--optimize-for", "latency"),
             (
                 'error[NotAllowed]: --optimize-for: "latency" must be Balanced, Latency or '
@@ -879,3 +886,9 @@ def test_a_layout_that_cannot_be_is_refused_in_one_line(
     assert main(["plan", LLAMA, "--gpus", "8xH100", *words]) == 2
 
     assert _errors(capsys) == [line]
+
+
+def test_an_engine_is_named_in_any_case(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "--engine", "sglang"]) == 0
+
+    assert "on SGLang 0.5.23" in capsys.readouterr().out
