@@ -556,8 +556,10 @@ def _kept(
         size=derived.record.plan.nodes_per_replica if derived.record else None,
     )
     decision = keep_alive(derived.observed, groups, now, most_moving)
-    back = fallen_back(snapshot.resource.owner, derived.observed, derived.since, now)
-    decision = replace(decision, writes=(*decision.writes, *back))
+    owner = snapshot.resource.owner
+    if service := fallen_back(owner, derived.observed, derived.since, now):
+        back = placed(service, owner.uid, derived.observed)
+        decision = replace(decision, writes=(*decision.writes, *back))
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 

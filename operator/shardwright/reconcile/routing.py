@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from shardwright.reconcile.decide import placed
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import DEPLOYMENT, SERVICE, Observed, controller_uid
-from shardwright.reconcile.writes import Write
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
 from shardwright.rendering.deployment import Deployment, Owner
@@ -135,18 +133,18 @@ def taken(stated: Deployment, route: Route | None) -> Deployment:
 
 def fallen_back(
     owner: Owner, observed: Observed, since: Mapping[Sighting, datetime], now: datetime
-) -> tuple[Write, ...]:
-    """Return the write that leads the Service to the groups while nobody knows what is wanted, if
-    its router is gone; it is led back once that is known.
+) -> KubernetesObject | None:
+    """Return the Service as it leads to the groups, if nobody knows what is wanted and its router
+    is gone; it is led back once that is known.
     """
     base = names.base_name(owner.name)
     service = observed.objects.get((SERVICE, names.client_service(base)))
     if service is None or not leads(observed, base):
-        return ()
+        return None
     live = observed.objects.get((DEPLOYMENT, names.router(base)))
     if live is not None and _way(live, since, now, led=True).leads_to_router:
-        return ()
-    return placed(with_content_hash(_to_groups(service, base)), owner.uid, observed)
+        return None
+    return with_content_hash(_to_groups(service, base))
 
 
 def _to_groups(service: KubernetesObject, base: str) -> dict[str, Any]:
