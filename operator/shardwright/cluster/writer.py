@@ -195,9 +195,7 @@ class Writer:
             case Patch():
                 self._on_stored(await _patch(client, write))
             case DryRunPod():
-                await client.create(
-                    PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
-                )
+                await _ask_for_pod(client, write.content)
             case KeepRevision():
                 await _create_named(client, CONTROLLER_REVISIONS, write.content)
             case StartJob():
@@ -388,13 +386,22 @@ def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
     }
 
 
+async def _ask_for_pod(client: Client, pod: KubernetesObject) -> None:
+    # One of its name has been let in meanwhile: it is there by now, or ends.
+    try:
+        await client.create(PODS, pod["metadata"]["namespace"], pod, dry_run=True)
+    except ApiError as error:
+        if error.reason != ALREADY_EXISTS:
+            raise
+
+
 async def _try_pod(client: Client, content: KubernetesObject) -> None:
     """Ask whether Pod Security would admit a StatefulSet's pods: it refuses pods, not their makers.
 
     Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow.
     """
     try:
-        await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
+        await _ask_for_pod(client, pod_of(content))
     except ApiError as error:
         # Pod Security judges pods, not StatefulSets: the latter would be taken, and no pod ever
         # come.

@@ -35,7 +35,13 @@ from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.said import condition_in
-from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
+from tests.support.small_cluster import (
+    COLLECTED_SECONDS,
+    GRACE_SECONDS,
+    LOAD_SECONDS,
+    Refuses,
+    SmallCluster,
+)
 
 
 class LosesSecondPlaces(Refuses):
@@ -464,14 +470,14 @@ class TestFaultsOfNodes:
     ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         operator.cluster.delete_node("h100-0")
-        operator.cluster.pass_time(0)
-        published = operator.reconcile()
+        due = operator.cluster.now + timedelta(seconds=REGISTERED_AGAIN_SECONDS)
+        published = operator.run(COLLECTED_SECONDS, step=COLLECTED_SECONDS)
         assert operator.asked == []
         assert condition(published, "PlanStale")["status"] == "True"
-        due = operator.cluster.now + timedelta(seconds=REGISTERED_AGAIN_SECONDS)
         assert published.again_at
         assert published.again_at <= due
-        operator.run(REGISTERED_AGAIN_SECONDS - 1, step=REGISTERED_AGAIN_SECONDS - 1)
+        left = REGISTERED_AGAIN_SECONDS - COLLECTED_SECONDS - 1
+        operator.run(left, step=left)
         assert operator.asked == []
         operator.run(1, step=1)
         assert [(ask.choice, ask.leaving) for ask in operator.asked] == [
@@ -479,6 +485,31 @@ class TestFaultsOfNodes:
         ]
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
+
+    @pytest.mark.parametrize("shape", [ONE_NODE, TWO_NODES])
+    def test_a_node_that_is_gone_is_said_at_once_and_costs_nothing_if_it_registers_again(
+        self, shape: dict[str, Any]
+    ) -> None:
+        operator = serving(4, **shape, replicas=2)
+        uids = operator.cluster.serving()
+        operator.cluster.delete_node("h100-1")
+        published = operator.reconcile()
+
+        said = [condition(published, kind) for kind in ("Ready", "Degraded", "PlanStale")]
+        gone = len(uids) - len(operator.cluster.serving())
+        assert gone == 1
+        assert [(item["status"], item["reason"]) for item in said] == [
+            *(("False", "NodeLost"), ("True", "NodeLost")),
+            ("True", "NodesChanged"),
+        ]
+        assert "node h100-1 is gone" in said[0]["message"]
+        assert published.status["ready"] == "1/2"
+
+        operator.run(30, step=10)
+        operator.cluster.set_node("h100-1")
+        published = operator.run(20, step=10)
+        assert condition(published, "Ready")["status"] == "True"
+        assert operator.cluster.serving() == uids
 
     def test_a_pod_that_hangs_on_a_node_that_answers_holds_its_group_for_its_grace_and_minutes(
         self,
