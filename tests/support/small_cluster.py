@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from shardwright.hardware.facts import NodeFacts
@@ -81,9 +82,17 @@ class Refuses:
         reason = (
             "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
         )
-        return Refusal(
-            write=write, code=self.code, reason=reason, message=self.message, passes=passes
-        )
+        message = self.message.format(name=_named_by_the_server(write))
+        return Refusal(write=write, code=self.code, reason=reason, message=message, passes=passes)
+
+
+_MADE_UP = count()
+
+
+def _named_by_the_server(write: Write) -> str:
+    """Return the name as the API server quotes it: a made-up one where the object has none."""
+    metadata = getattr(write, "content", {"metadata": {"name": ""}})["metadata"]
+    return str(metadata.get("name") or f"{metadata['generateName']}{next(_MADE_UP)}")
 
 
 def _kind(write: Write) -> str:

@@ -6,6 +6,7 @@ A new ssh key for a group whose leader starts its followers' ranks; it cannot be
 """
 
 import json
+import re
 import secrets
 from base64 import b64encode
 from collections import OrderedDict
@@ -314,6 +315,19 @@ def _paths(value: Any, path: str) -> Iterator[str]:
         yield path
 
 
+_OWN_END: Final = re.compile(r"[0-9A-Fa-f.:\[\]]+:\d+->")
+"""The near end of a connection, as Go quotes it (``read tcp 10.0.0.7:53412->10.0.0.9:443``)."""
+
+
+def _lasting(message: str) -> str:
+    """Return a message without what differs from one try to the next.
+
+    >>> _lasting("read tcp 10.0.0.7:53412->10.0.0.9:443: connection reset by peer")
+    'read tcp 10.0.0.9:443: connection reset by peer'
+    """
+    return _OWN_END.sub("", message)
+
+
 def _refusal(write: Write, error: ApiError) -> Refusal:
     problem = error.problem if isinstance(error, RefusedError) else None
     refused = error.code in REFUSALS
@@ -321,7 +335,7 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
         write=write,
         code=error.code,
         reason=error.reason,
-        message=str(error),
+        message=_lasting(str(error)),
         passes=not refused,
         problem=problem,
     )

@@ -615,6 +615,18 @@ class TestRefusals:
         assert "exceeded quota: pods=0" in condition(published, "Ready")["message"]
         assert not [write for write in operator.written if isinstance(write, DryRunPod)]
 
+    @pytest.mark.parametrize("shape", [ONE_NODE, TWO_NODES])
+    def test_pods_that_stay_refused_are_said_once_by_their_names_and_nothing_is_written_again(
+        self, shape: dict[str, Any]
+    ) -> None:
+        operator = an_operator(2, **shape, replicas=1)
+        operator.cluster.refuses = [Refuses(kind="Pod", message='pods "{name}" is forbidden')]
+        operator.run(NO_PODS_SECONDS * 2, step=NO_PODS_SECONDS)
+        statuses = [operator.run(10, step=10).status for _ in range(20)]
+
+        assert 'pods "llama-0-0" is forbidden' in statuses[0]["conditions"][0]["message"]
+        assert statuses == [statuses[0]] * 20
+
     def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(self) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)
         operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
