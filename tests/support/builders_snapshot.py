@@ -41,6 +41,7 @@ from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import ADMITTING
+from tests.support.contradictions import contradictions
 from tests.support.small_cluster import GPU, SmallCluster
 
 OWNER = Owner(name="llama", namespace="models", uid=OWNER_UID)
@@ -191,6 +192,7 @@ class Operator:
         bound = {member.node for member in observed.members if member.node}
         return Cluster(
             nodes={name: facts for name, facts in cluster.facts.items() if name in planned | bound},
+            gone=frozenset(bound.intersection(cluster.gone_since)),
             free={
                 name: cluster.gpus(name) - cluster.others.get(name, 0)
                 for name in planned.intersection(cluster.nodes)
@@ -281,6 +283,8 @@ class Operator:
             if name in self.situations and self.situations[name] is not after
         }
         self.situations = situations
+        broken = contradictions(published.status, len(self.cluster.serving()))
+        assert broken == [], broken
         return published
 
     def answer(self, snapshot: Snapshot, ask: Ask) -> Replanned:

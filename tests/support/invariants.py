@@ -38,6 +38,7 @@ from shardwright.rendering.render import restored
 from shardwright.resolving.model import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
+from tests.support.contradictions import contradictions
 from tests.support.keys import KEYS
 from tests.support.parts import with_parts
 
@@ -130,11 +131,7 @@ def _wrong_in_status(objects: Snapshot, model: Manifest) -> Iterator[str]:
         yield f"observed generation {status.get('observedGeneration')}, not {generation}"
         return
     conditions = status["conditions"]
-    yield from (
-        f"{kind}: said {count} times"
-        for kind, count in Counter(c["type"] for c in conditions).items()
-        if count > 1
-    )
+    yield from contradictions(status)
     ready = any(
         (c["type"], c["status"], c["reason"]) == ("Ready", "True", "Serving") for c in conditions
     )

@@ -8,12 +8,14 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
 from shardwright.reconcile.disruption import planned_nodes
+from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.writes import (
@@ -42,6 +44,11 @@ END_SECONDS = 10
 EVICTION_SECONDS = 300
 """How long a node is silent before its pods are deleted. Source: the default toleration of
 Kubernetes.
+"""
+
+COLLECTED_SECONDS = 45
+"""How long a Node object is gone before pods on it are collected. Source: Kubernetes' pod garbage
+collector waits 40 s, and looks every 20 s.
 """
 
 GRACE_SECONDS = 105
@@ -76,9 +83,17 @@ class Refuses:
         reason = (
             "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
         )
-        return Refusal(
-            write=write, code=self.code, reason=reason, message=self.message, passes=passes
-        )
+        message = self.message.format(name=_named_by_the_server(write))
+        return Refusal(write=write, code=self.code, reason=reason, message=message, passes=passes)
+
+
+_MADE_UP = count()
+
+
+def _named_by_the_server(write: Write) -> str:
+    """Return the name as the API server quotes it: a made-up one where the object has none."""
+    metadata = getattr(write, "content", {"metadata": {"name": ""}})["metadata"]
+    return str(metadata.get("name") or f"{metadata['generateName']}{next(_MADE_UP)}")
 
 
 def _kind(write: Write) -> str:
@@ -107,6 +122,7 @@ class SmallCluster(World):
     refuses: list[Refuses] = field(default_factory=list)
     facts: dict[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
     silent_since: dict[str, datetime] = field(default_factory=dict)
+    gone_since: dict[str, datetime] = field(default_factory=dict)
     version: int = 0
     queued: bool = False
     revisions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -126,6 +142,7 @@ class SmallCluster(World):
                 "refuses",
                 "facts",
                 "silent_since",
+                "gone_since",
                 "kept_out",
                 "short_since",
             )
@@ -144,15 +161,17 @@ class SmallCluster(World):
         found = read_node(self.nodes[name])
         assert found
         self.facts[name] = found
+        self.gone_since.pop(name, None)
         if ready:
             self.silent_since.pop(name, None)
         else:
             self.silent_since.setdefault(name, self.now)
 
     def delete_node(self, name: str) -> None:
-        """Delete a Node object: its pods go with it."""
+        """Delete a Node object: its pods are collected some time later."""
         self.version += 1
         del self.nodes[name], self.facts[name]
+        self.gone_since[name] = self.now
         self.silent_since.pop(name, None)
 
     def carry_out(self, writes: Iterable[Write]) -> Outcome:
@@ -254,8 +273,9 @@ class SmallCluster(World):
     def _end_pods(self) -> None:
         for name, item in list(self.pods.items()):
             node = item["spec"].get("nodeName")
-            if node and node not in self.nodes:
-                del self.pods[name]  # collected with its node
+            if node in self.gone_since:
+                if self.now >= self.gone_since[node] + timedelta(seconds=COLLECTED_SECONDS):
+                    del self.pods[name]
                 continue
             silent = self.silent_since.get(node or "")
             evicted = silent and self.now >= silent + timedelta(seconds=EVICTION_SECONDS)
@@ -339,7 +359,8 @@ class SmallCluster(World):
 
     def _run(self, item: dict[str, Any]) -> None:
         node = item["spec"].get("nodeName")
-        if not node:
+        # Nobody writes the status of a pod whose node is gone.
+        if not node or node in self.gone_since:
             return
         if node in self.silent_since or "deletionTimestamp" in item["metadata"]:
             taken = [
@@ -381,9 +402,12 @@ class SmallCluster(World):
         """
         found: dict[str, frozenset[str]] = {}
         for name, item in self.sets().items():
-            pods = self.pods_of(name)
+            # Somebody may have made others, of names that no rank has.
+            pods = [item for item in self.pods_of(name) if read_member(item)]
             ready = [
-                READY in p["status"]["conditions"] and "deletionTimestamp" not in p["metadata"]
+                READY in p["status"]["conditions"]
+                and "deletionTimestamp" not in p["metadata"]
+                and p["spec"].get("nodeName") not in self.gone_since
                 for p in pods
             ]
             ready += [

@@ -40,7 +40,7 @@ class ConditionType(Word):
     )
     DEGRADED = (
         "Degraded",
-        "a group has failed and does not serve, or a node does not give its pods back",
+        "a group has failed and does not serve, or a node is gone or does not give its pods back",
     )
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
     FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
@@ -249,7 +249,7 @@ class Reason(Word):
             "the operator has signed: what runs is left as it is"
         ),
     )
-    NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
+    NODE_LOST = ("NodeLost", "a node of pods is gone, or does not give pods back as it should")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     OBJECT_OVERFULL = (
         "ObjectOverfull",

@@ -6,6 +6,7 @@ A new ssh key for a group whose leader starts its followers' ranks; it cannot be
 """
 
 import json
+import re
 import secrets
 from base64 import b64encode
 from collections import OrderedDict
@@ -203,9 +204,7 @@ class Writer:
             case Patch() | Adopt():
                 self._on_stored(await _patch(client, write))
             case DryRunPod():
-                await client.create(
-                    PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
-                )
+                await _ask_for_pod(client, write.content)
             case KeepRevision() | StartJob():
                 made = await _create_named(client, write)
             case DropRevision():
@@ -339,6 +338,19 @@ def _paths(value: Any, path: str) -> Iterator[str]:
         yield path
 
 
+_OWN_END: Final = re.compile(r"[0-9A-Fa-f.:\[\]]+:\d+->")
+"""The near end of a connection, as Go quotes it (``read tcp 10.0.0.7:53412->10.0.0.9:443``)."""
+
+
+def _lasting(message: str) -> str:
+    """Return a message without what differs from one try to the next.
+
+    >>> _lasting("read tcp 10.0.0.7:53412->10.0.0.9:443: connection reset by peer")
+    'read tcp 10.0.0.9:443: connection reset by peer'
+    """
+    return _OWN_END.sub("", message)
+
+
 def _refusal(write: Write, error: ApiError) -> Refusal:
     problem = error.problem if isinstance(error, RefusedError) else None
     refused = error.code in REFUSALS
@@ -346,7 +358,7 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
         write=write,
         code=error.code,
         reason=error.reason,
-        message=str(error),
+        message=_lasting(str(error)),
         passes=not refused,
         problem=problem,
     )
@@ -437,13 +449,22 @@ def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
     }
 
 
+async def _ask_for_pod(client: Client, pod: KubernetesObject) -> None:
+    # One of its name has been let in meanwhile: it is there by now, or ends.
+    try:
+        await client.create(PODS, pod["metadata"]["namespace"], pod, dry_run=True)
+    except ApiError as error:
+        if error.reason != ALREADY_EXISTS:
+            raise
+
+
 async def _try_pod(client: Client, content: KubernetesObject) -> None:
     """Ask whether Pod Security would admit a StatefulSet's pods: it refuses pods, not their makers.
 
     Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow.
     """
     try:
-        await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
+        await _ask_for_pod(client, pod_of(content))
     except ApiError as error:
         # Pod Security judges pods, not StatefulSets: the latter would be taken, and no pod ever
         # come.

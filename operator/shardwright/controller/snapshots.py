@@ -148,7 +148,8 @@ class Snapshots:
         if not (isinstance(observed, Problem) or resource.paused):
             fetching = await read_fetching(self._client, owner, subject, taken)
         if self._cache.synced and not isinstance(observed, Problem):
-            cluster = await self.around(key, subject, nodes_of_interest(observed, record))
+            around = await self.around(key, subject, nodes_of_interest(observed, record))
+            cluster = replace(around, gone=await self._gone(observed, around.nodes))
         return Snapshot(
             resource=resource,
             subject=subject,
@@ -476,6 +477,19 @@ class Snapshots:
             if content
             else None
         )
+
+    async def _gone(self, observed: Observed, known: Collection[str]) -> frozenset[str]:
+        """Return the nodes of pods that the API server does not have.
+
+        Raises:
+            ApiError: a node could not be read.
+        """
+        # Asked for, as a cache also lacks nodes without GPUs, and those that it has not heard of.
+        names = {member.node for member in observed.members if member.node} - set(known)
+        asked = sorted(names)[:NAMED_MAX]
+        read = (self._client.get(NODES, None, name, metadata_only=True) for name in asked)
+        found = await asyncio.gather(*read)
+        return frozenset(name for name, node in zip(asked, found, strict=True) if node is None)
 
     async def freshened(
         self, snapshot: Snapshot, groups: Iterable[str], broken: Collection[str]

@@ -82,10 +82,11 @@ def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
     rules = life_rules(subject.intent, snapshot.resource.annotations) if subject else LifeRules()
     unfit = _unfit(snapshot, record, observed)
     silent = cluster.silent_nodes(observed)
+    observed = observed.seen_from(silent, cluster.gone)
     since = carried_on(snapshot.since, _sighted(snapshot, observed, unfit, silent), now)
     # From here on all times are ours: with a clock six minutes ahead, a pod that had waited for a
     # second took its group to zero (ADR 8).
-    own = _by_own_clock(snapshot, observed, since, now).seen_from(silent)
+    own = _by_own_clock(snapshot, observed, since, now)
     if record:
         own = _by_plan(own, record, snapshot)
     derived = Derived(

@@ -246,7 +246,7 @@ def _speaks_against(group: Group, now: datetime) -> bool:
     if (
         group.live is None
         or _would_change(group)
-        or any(member.unschedulable_since for member in group.members)
+        or any(member.unschedulable_since or member.node_gone for member in group.members)
     ):
         return False
     return group.late(now) or any(map(engine_to_blame, _failures(group)))

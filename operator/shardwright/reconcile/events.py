@@ -36,6 +36,23 @@ no more. Basis: assumed.
 """
 
 
+_ORDINARY: Final = frozenset(
+    {
+        Reason.SERVING,
+        Reason.PLAN_ONLY,
+        Reason.PAUSED,
+        Reason.SCALED_TO_ZERO,
+        Reason.PROGRESSING,
+        Reason.ROLLING_OUT,
+        Reason.WAITING_FOR_NODES,
+        Reason.WAITING_FOR_QUOTA,
+        Reason.CONFIG_FETCHING,
+        Reason.CLUSTER_READING,
+    }
+)
+"""Reasons in the course of which nothing has gone wrong; all others are told as warnings."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """A happening, for ``kubectl describe``; reason and action are from a small set of words."""
@@ -71,8 +88,12 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
     # Says no more than that there is a plan.
     begins = not ready and summary.reason == Reason.PROGRESSING
     if ready.get("reason") != summary.reason and not begins:
+        fails = summary.stalled or any(group.failing for group in found.groups)
         yield Event(
-            reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled
+            reason=summary.reason,
+            action="Reconcile",
+            note=summary.message,
+            warning=not summary.ready and (fails or summary.reason not in _ORDINARY),
         )
     refused = _before(before, ConditionType.RECORD_REFUSED)
     # Told by the change of the condition: the finding holds for ten minutes, and each reconcile
@@ -89,7 +110,12 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
 def _of_places(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:
     partly = partly_placed(found)
     if partly and not _before(before, ConditionType.PARTLY_PLACED):
-        yield Event(reason=ConditionType.PARTLY_PLACED, action="Plan", note=partly.message)
+        yield Event(
+            reason=ConditionType.PARTLY_PLACED,
+            action="Plan",
+            note=partly.message,
+            warning=partly.reason not in _ORDINARY,
+        )
 
 
 def _of_rollout(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:

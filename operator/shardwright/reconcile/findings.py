@@ -70,10 +70,11 @@ class Findings:
     ``better`` a better one, ``anew`` the one that would be made now. ``wanted`` is how many groups
     shall run (None: unknown), ``standing`` the groups that exist. ``decision`` is None if nothing
     may be deployed. ``hidden`` is why the model's state is unknown: then nothing else is known.
-    ``lost`` are nodes that do not give pods back, ``strangers`` pods with the model's labels that
-    nobody of it controls. ``contested`` are objects that somebody keeps undoing; ``overfull``
-    objects that somebody has filled, with the oversized fields. ``kept_engine`` is the engine's
-    version if an earlier release chose it and no revision is run.
+    ``lost`` are nodes that do not give pods back, ``gone`` those of pods that are no more,
+    ``strangers`` pods with the model's labels that nobody of it controls. ``contested`` are objects
+    that somebody keeps undoing; ``overfull`` objects that somebody has filled, with the oversized
+    fields. ``kept_engine`` is the engine's version if an earlier release chose it and no revision
+    is run.
     ``distrusted`` is why a plan of record was not believed a while ago. ``most_moving`` is how many
     groups may be down on purpose across models. ``rollback`` is the revision that runs instead of
     the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the
@@ -111,6 +112,7 @@ class Findings:
     undeployable: Problem | None = None
     pods_refused: Problem | None = None
     lost: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, Contest] = field(default_factory=dict)
     overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
@@ -390,6 +392,8 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):
         return Reason.PROGRESS_DEADLINE_EXCEEDED
+    if any(_waits_for(group, Awaited.NODE_GONE) for group in waiting):
+        return Reason.NODE_LOST
     if any(group.unplaced or group.gave_its_place_back or _seeks(group) for group in waiting):
         return _why_without_a_place(waiting)
     if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):

@@ -110,7 +110,8 @@ def _has_come_up(live: KubernetesObject) -> bool:
 
 
 def _stands(member: Member, silent_nodes: Collection[str]) -> bool:
-    return member.node is not None and not member.deleting and member.node not in silent_nodes
+    on_a_node = member.node is not None and member.node not in silent_nodes
+    return on_a_node and not (member.deleting or member.node_gone)
 
 
 def since_by_set(since: Mapping[Sighting, datetime], sight: Sight) -> dict[str, datetime]:

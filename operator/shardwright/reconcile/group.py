@@ -207,8 +207,11 @@ class Group:
     @property
     def former_serves(self) -> bool:
         """Return whether all pods of the former generation are ready."""
-        return self.former is not None and all_ready(
-            self.former_members, self.former["spec"].get("replicas", 0)
+        # One at zero has no pod that is not ready, and serves nobody all the same.
+        return (
+            self.former is not None
+            and self.served_by is not None
+            and all_ready(self.former_members, self.former["spec"]["replicas"])
         )
 
     @property
@@ -273,7 +276,9 @@ class Group:
     def _restarts_in_place(self) -> bool:
         # Its kubelet would restart it as it was, without the fixes since.
         return (
-            self.size == 1 and not self.complete and any(member.failure for member in self.members)
+            self.size == 1
+            and not self.complete
+            and any(member.failure and not member.node_gone for member in self.members)
         )
 
     @property

@@ -434,15 +434,18 @@ def _waits(group: Group) -> Iterator[Wait]:
         group.members, key=lambda m: (m.unschedulable_since is None, not m.waiting)
     ):
         if not member.ready:
-            what = (
-                (Awaited.POD, member.waiting)
-                if member.waiting
-                else (_why_not_ready(member, group), "")
-            )
-            ranks.setdefault(what, []).append(member.rank)
+            ranks.setdefault(_awaited(member, group), []).append(member.rank)
     yield from (
         Wait(what=what, ranks=tuple(whose), said=said) for (what, said), whose in ranks.items()
     )
+
+
+def _awaited(member: Member, group: Group) -> tuple[Awaited, str]:
+    if member.node_gone:
+        return Awaited.NODE_GONE, str(member.node)
+    if member.waiting:
+        return Awaited.POD, member.waiting
+    return _why_not_ready(member, group), ""
 
 
 def _why_not_ready(member: Member, group: Group) -> Awaited:
@@ -523,7 +526,8 @@ def _state(
     return GroupState(
         name=group.name,
         ready=situation is Situation.READY,
-        serves=group.complete or group.former_serves,
+        # One that this very reconcile stops serves no more.
+        serves=(group.complete and situation not in AT_ZERO) or group.former_serves,
         # Nobody can tell of one that is kept as it stands.
         updated=situation is Situation.READY and not group.as_it_is,
         situation=situation,
@@ -552,8 +556,10 @@ def _state(
 def _past(group: Group, incident: Incident | None) -> tuple[int, Failure | None]:
     # A single pod restarts in place, and the kubelet counts.
     if group.size == 1:
-        failures = (member.failure for member in group.members if member.failure)
-        return sum(member.restarts for member in group.members), next(failures, None)
+        # A former end is not why a pod whose node is gone does not serve.
+        failures = (m.failure for m in group.members if m.failure and not m.node_gone)
+        refused = incident.failure if incident and not group.complete else None
+        return sum(member.restarts for member in group.members), next(failures, refused)
     return (incident.restarts, incident.failure) if incident else (0, None)
 
 

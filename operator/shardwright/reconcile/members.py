@@ -89,7 +89,8 @@ class Member:
     when the grace of a deleted pod ends. ``gates`` keep it from being scheduled until somebody else
     lifts them. ``config_maps`` are those that it mounts. ``own_hash`` is the template hash that it
     would have without LimitRanges. ``node_answers`` is False if its kubelet is silent: the pod's
-    status is old then.
+    status is old then. ``node_gone``: its node is no more, so it is never ``ready``, whatever its
+    status says.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Member:
     config_maps: tuple[str, ...] = ()
     guards: frozenset[Guard] = frozenset()
     node_answers: bool = True
+    node_gone: bool = False
 
 
 def read_member(pod: KubernetesObject) -> Member | None:
@@ -377,6 +379,7 @@ class Awaited(StrEnum):
     FORMER_TOO = "FormerToo"  #: the former generation, which is not ready either
     PODS_CREATED = "PodsCreated"  #: some of its pods do not exist yet
     POD = "Pod"  #: what Kubernetes says that a pod waits for
+    NODE_GONE = "NodeGone"  #: the node of a pod that exists is no more
     PROBE = "Probe"  #: an engine that served fails its readiness probe
     PEERS = "Peers"  #: an engine runs and has not met all ranks of its group
     START = "Start"  #: an engine starts

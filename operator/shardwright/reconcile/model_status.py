@@ -208,6 +208,10 @@ def _degraded(found: Findings) -> ConditionSaid:
         spent = any(group.budget_spent for group in failed)
         reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
         return ConditionSaid(True, reason, message)
+    if found.gone:
+        names = named(sorted(found.gone))
+        message = f"nodes that are gone: {names}; pods on them serve nobody"
+        return ConditionSaid(True, Reason.NODE_LOST, message)
     if found.lost:
         nodes = ", ".join(sorted(found.lost)[:SHOWN])
         message = (
@@ -413,7 +417,9 @@ def _shown(
 def _at_a_glance(found: Findings) -> dict[str, object]:
     # The columns of tables. A spec that is refused takes none from what runs on.
     plan, wanted = found.plan or found.stands, found.asked_for
-    shown = {"layout": letters(plan.layout), "gpus": plan.layout.gpus} if plan else {}
+    shown: dict[str, str | int] = (
+        {"layout": letters(plan.layout), "gpus": plan.layout.gpus} if plan else {}
+    )
     return shown | ({} if wanted is None else {"ready": f"{found.serving}/{wanted}"})
 
 

@@ -612,11 +612,13 @@ def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[
     # A dry run goes through all webhooks, so the StatefulSet controller first gets time to create
     # the pods.
     limit = timedelta(seconds=NO_PODS_SECONDS)
-    for (kind, _), live in derived.observed.objects.items():
+    for (kind, live_name), live in derived.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == snapshot.resource.owner.uid:
             since = derived.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
             if since is not None and now - since >= limit:
-                yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
+                there = {member.rank for member in derived.observed.members_of(live_name)}
+                rank = min({*range(live["spec"]["replicas"])} - there, default=0)
+                yield DryRunPod(content=pod_of(live, rank), set_uid=live["metadata"]["uid"])
 
 
 class _Now(NamedTuple):

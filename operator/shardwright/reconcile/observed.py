@@ -76,11 +76,16 @@ class Observed:
         live = {**content, "metadata": {**content["metadata"], "uid": uid}}
         return replace(self, objects={**self.objects, object_key(content): live})
 
-    def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
-        """Return the observed objects with pods on silent nodes marked as such."""
+    def seen_from(self, silent_nodes: Collection[str], gone: Collection[str] = ()) -> "Observed":
+        """Return the observed objects with pods on nodes that are silent or gone marked as such."""
         members = tuple(
             # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
-            replace(member, node_answers=False) if member.node in silent_nodes else member
+            replace(member, node_answers=False)
+            if member.node in silent_nodes
+            # Its status is the last one that its kubelet wrote, and it stays until it is collected.
+            else replace(member, node_answers=False, node_gone=True, ready=False)
+            if member.node in gone
+            else member
             for member in self.members
         )
         return replace(self, members=members)

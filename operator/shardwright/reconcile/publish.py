@@ -315,6 +315,7 @@ def _found(
         rollback_problem=snapshot.course.problem,
         history_problem=_history_problem(snapshot, outcome),
         lost=derived.lost,
+        gone=snapshot.cluster.gone if snapshot.cluster else frozenset(),
         strangers=derived.observed.strangers,
         contested=snapshot.contested,
         overfull=derived.observed.overfull,

@@ -53,8 +53,9 @@ class Cluster:
     """The facts of the cluster around one model.
 
     ``nodes`` are those of its plan and its pods by name, without those that lack GPUs or do not
-    exist. ``free`` is how many GPUs other models and pods leave on each planned node, None if pods
-    cannot be listed. ``unread`` are watched namespaces of which something was never read.
+    exist; ``gone`` are those of its pods that the API server does not have. ``free`` is how many
+    GPUs other models and pods leave on each planned node, None if pods cannot be listed. ``unread``
+    are watched namespaces of which something was never read.
     ``reserved``: the GPUs of its plan of record are kept for it. ``scheduling_api`` is the version
     of the API by which its scheduler is told of groups, empty if it names no scheduler;
     ``scheduler_problem`` is why that cannot be told. ``most_moving`` is how many of its groups may
@@ -65,6 +66,7 @@ class Cluster:
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
     free: Mapping[str, int] | None = None
     known_pods: KnownPods = KnownPods.ALL
     unread: frozenset[str] = frozenset()

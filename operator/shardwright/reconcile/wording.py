@@ -98,6 +98,7 @@ _WORDS: Final = {
     Awaited.FORMER_TOO: "{said} is not ready either",
     Awaited.PODS_CREATED: "{said} pods not created yet",
     Awaited.POD: "{ranks}: {said}",
+    Awaited.NODE_GONE: "{ranks}: node {said} is gone",
     Awaited.PROBE: "{ranks}: runs, but its readiness probe fails",
     Awaited.PEERS: "{ranks}: runs, and has not met all ranks of its group",
     Awaited.START: "{ranks}: starting",

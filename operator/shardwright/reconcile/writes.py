@@ -172,9 +172,7 @@ Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Adopt | Aside
 
 
 def written_name(write: Write) -> str:
-    """Return the name of a write's object; for a dry run the start of a name."""
-    if isinstance(write, DryRunPod):
-        return str(write.content["metadata"]["generateName"])
+    """Return the name of a write's object."""
     return str(
         write.name
         if isinstance(write, Patch | Delete | Adopt | DropRevision | HandOver)
@@ -216,8 +214,12 @@ def kind_of(content: KubernetesObject) -> str:
     )
 
 
-def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
-    """Return a pod as the controller would make it, for a dry run; its claims are folders."""
+def pod_of(stateful_set: KubernetesObject, rank: int = 0) -> dict[str, Any]:
+    """Return a pod as the controller would make it, for a dry run; its claims are folders.
+
+    It has the name of the pod: the API server quotes it, and a made one would be other words each
+    time.
+    """
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     template, claims = spec["template"], spec.get("volumeClaimTemplates") or ()
     # The controller names the claims of a pod; one of a dry run has none to mount.
@@ -228,7 +230,7 @@ def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {
             **template["metadata"],
-            "generateName": f"{metadata['name']}-",
+            "name": f"{metadata['name']}-{rank}",
             "namespace": metadata["namespace"],
         },
         "spec": {**template["spec"], "volumes": volumes},

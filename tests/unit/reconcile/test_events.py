@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.reconcile.cause import Cause, Origin
@@ -11,6 +13,9 @@ from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, World, desired, service, stateful_set
+from tests.support.builders_snapshot import ONE_NODE, Operator
+from tests.support.outcomes import CASES
+from tests.support.small_cluster import Refuses, SmallCluster
 
 STALLED = Findings(generation=1, problems=(Problem(code="ModelUnknown", what="model x"),))
 
@@ -19,6 +24,39 @@ def test_a_changed_outcome_is_news_once() -> None:
     (event,) = events_of((), STALLED, ())
     assert event == Event(reason="ModelUnknown", action="Reconcile", note="model x", warning=True)
     assert list(events_of([{"type": "Ready", "reason": "ModelUnknown"}], STALLED, ())) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_has_gone_wrong_is_told_as_a_warning_and_nothing_else(case: str) -> None:
+    findings, reason, state = CASES[case]
+    fails = any(group.failing for group in findings.groups)
+    ordinary = {"Progressing", "RollingOut", "WaitingForNodes", "WaitingForQuota", "Paused"}
+    ordinary |= {"ConfigFetching", "ClusterReading", "PlanOnly", "ScaledToZero"}
+
+    told = {event.warning for event in events_of((), findings, ()) if event.reason == reason}
+
+    wrong = state not in ("ready", "partly") and (fails or reason not in ordinary)
+    assert told in ({wrong}, set())
+
+
+def test_a_group_without_a_place_is_a_warning_beside_those_that_serve() -> None:
+    findings, _, _ = CASES["partly placed"]
+    (event,) = (one for one in events_of((), findings, ()) if one.reason == "PartlyPlaced")
+    assert event.warning
+
+
+def test_a_group_of_one_pod_whose_pod_is_refused_says_so_and_gives_its_gpus_back() -> None:
+    operator = Operator(SmallCluster(), {**ONE_NODE, "replicas": 1})
+    operator.cluster.add_nodes(1)
+    operator.cluster.refuses.append(Refuses(kind="Pod", message="exceeded quota: pods"))
+    found = operator.run(400, step=10).found
+    failed = Patch(name="llama-0", namespace="models", uid="u", annotations={}, why=Why.FAILURE)
+
+    *_, event = events_of((), found, [failed])
+
+    assert event.note == "llama-0: rank 0: PodsRefused, restart 0: exceeded quota: pods"
+    assert operator.kept
+    assert operator.kept.released == frozenset({0})
 
 
 def test_a_failed_group_is_a_warning_that_names_the_cause() -> None:

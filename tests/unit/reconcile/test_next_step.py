@@ -36,7 +36,13 @@ from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.said import condition_in
-from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
+from tests.support.small_cluster import (
+    COLLECTED_SECONDS,
+    GRACE_SECONDS,
+    LOAD_SECONDS,
+    Refuses,
+    SmallCluster,
+)
 
 
 class LosesSecondPlaces(Refuses):
@@ -465,14 +471,14 @@ class TestFaultsOfNodes:
     ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         operator.cluster.delete_node("h100-0")
-        operator.cluster.pass_time(0)
-        published = operator.reconcile()
+        due = operator.cluster.now + timedelta(seconds=REGISTERED_AGAIN_SECONDS)
+        published = operator.run(COLLECTED_SECONDS, step=COLLECTED_SECONDS)
         assert operator.asked == []
         assert condition(published, "PlanStale")["status"] == "True"
-        due = operator.cluster.now + timedelta(seconds=REGISTERED_AGAIN_SECONDS)
         assert published.again_at
         assert published.again_at <= due
-        operator.run(REGISTERED_AGAIN_SECONDS - 1, step=REGISTERED_AGAIN_SECONDS - 1)
+        left = REGISTERED_AGAIN_SECONDS - COLLECTED_SECONDS - 1
+        operator.run(left, step=left)
         assert operator.asked == []
         operator.run(1, step=1)
         assert [(ask.choice, ask.leaving) for ask in operator.asked] == [
@@ -480,6 +486,31 @@ class TestFaultsOfNodes:
         ]
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
+
+    @pytest.mark.parametrize("shape", [ONE_NODE, TWO_NODES])
+    def test_a_node_that_is_gone_is_said_at_once_and_costs_nothing_if_it_registers_again(
+        self, shape: dict[str, Any]
+    ) -> None:
+        operator = serving(4, **shape, replicas=2)
+        uids = operator.cluster.serving()
+        operator.cluster.delete_node("h100-1")
+        published = operator.reconcile()
+
+        said = [condition(published, kind) for kind in ("Ready", "Degraded", "PlanStale")]
+        gone = len(uids) - len(operator.cluster.serving())
+        assert gone == 1
+        assert [(item["status"], item["reason"]) for item in said] == [
+            *(("False", "NodeLost"), ("True", "NodeLost")),
+            ("True", "NodesChanged"),
+        ]
+        assert "node h100-1 is gone" in said[0]["message"]
+        assert published.status["ready"] == "1/2"
+
+        operator.run(30, step=10)
+        operator.cluster.set_node("h100-1")
+        published = operator.run(20, step=10)
+        assert condition(published, "Ready")["status"] == "True"
+        assert operator.cluster.serving() == uids
 
     def test_a_pod_that_hangs_on_a_node_that_answers_holds_its_group_for_its_grace_and_minutes(
         self,
@@ -584,6 +615,18 @@ class TestRefusals:
         assert outcome(published) == ("PodsRefused", "Stalled")
         assert "exceeded quota: pods=0" in condition(published, "Ready")["message"]
         assert not [write for write in operator.written if isinstance(write, DryRunPod)]
+
+    @pytest.mark.parametrize("shape", [ONE_NODE, TWO_NODES])
+    def test_pods_that_stay_refused_are_said_once_by_their_names_and_nothing_is_written_again(
+        self, shape: dict[str, Any]
+    ) -> None:
+        operator = an_operator(2, **shape, replicas=1)
+        operator.cluster.refuses = [Refuses(kind="Pod", message='pods "{name}" is forbidden')]
+        operator.run(NO_PODS_SECONDS * 2, step=NO_PODS_SECONDS)
+        statuses = [operator.run(10, step=10).status for _ in range(20)]
+
+        assert 'pods "llama-0-0" is forbidden' in statuses[0]["conditions"][0]["message"]
+        assert statuses == [statuses[0]] * 20
 
     def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(self) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)

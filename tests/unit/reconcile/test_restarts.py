@@ -734,7 +734,7 @@ def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tr
     ask, write = reconcile(world, seconds(REFUSED_SECONDS + 30), rules).writes
     assert isinstance(ask, DryRunPod)
     assert isinstance(write, Apply)
-    assert (write.why, ("Pod", "llama-0-") in write.needs) == (Why.START, True)
+    assert (write.why, ("Pod", "llama-0-0") in write.needs) == (Why.START, True)
 
 
 def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:
