@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -223,6 +224,19 @@ class ControlPlane:
             self.stop_component(name, grace=10)
         self._api_server, self._features = None, tuple(features)
         for name in stopped:
+            self.start_component(name)
+
+    def put_back(self, saved: Path) -> None:
+        """Put a copy of etcd's data in its place, and start every component anew, as one does after
+        a restore.
+        """
+        for name in reversed(COMPONENTS):
+            self.stop_component(name)
+        shutil.rmtree(self._folder / "etcd")
+        shutil.move(saved, self._folder / "etcd")
+        # Before the others, and without waiting: no API server is there yet that could be ready.
+        self._processes.start("etcd", self._arguments("etcd"))
+        for name in COMPONENTS[1:]:
             self.start_component(name)
 
     @contextmanager

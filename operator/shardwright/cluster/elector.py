@@ -16,7 +16,7 @@ never compared. Two never write:
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -74,7 +74,7 @@ class Elector:
         self._renewed_at: float | None = None
         self._leads_from = float("-inf")
         self._lost = False
-        self._newest = 0  # version of the Lease that was read
+        self._newest = 0  # version of the Lease that was read or written
         self.gone_back = False  # an older one was read later
 
     @property
@@ -169,10 +169,9 @@ class Elector:
         return await self._replace(client, lease, {**self._claim(), **({} if ours else moves)})
 
     def _is_older(self, lease: Mapping[str, Any]) -> bool:
-        text = str(lease["metadata"].get("resourceVersion") or "")
-        version = int(text) if text.isascii() and text.isdecimal() else 0
-        older, self._newest = 0 < version < self._newest, max(version, self._newest)
-        return older
+        version, newest = _version(lease), self._newest
+        self._newest = max(version, newest)
+        return 0 < version < newest
 
     def _look(self, spec: Mapping[str, Any]) -> None:
         # Since when it stands still, by our own clock: the times in it are by that of its holder
@@ -200,7 +199,7 @@ class Elector:
             "metadata": metadata,
             "spec": spec,
         }
-        made = await _accepted(client.create(LEASES, self._identity.namespace, body))
+        made = await self._accepted(client.create(LEASES, self._identity.namespace, body))
         if made and unknown:
             self._leads_from = self._clock() + self._timings.renew_deadline_seconds
         return made
@@ -213,9 +212,18 @@ class Elector:
     ) -> bool:
         # With the resource version that was read, so of two candidates one gets 409.
         body = {**lease, "spec": {**_spec_of(lease), "renewTime": _now(), **change}}
-        return await _accepted(
+        return await self._accepted(
             client.replace(LEASES, self._identity.namespace, self._identity.name, body)
         )
+
+    async def _accepted(self, request: Awaitable[Mapping[str, Any]]) -> bool:
+        try:
+            self._newest = max(self._newest, _version(await request))
+        except ApiError as error:
+            if error.code == HTTPStatus.CONFLICT:  # somebody was faster
+                return False
+            raise
+        return True
 
     def _claim(self) -> dict[str, Any]:
         duration = self._timings.duration_seconds
@@ -226,14 +234,9 @@ class Elector:
         }
 
 
-async def _accepted(request: Any) -> bool:
-    try:
-        await request
-    except ApiError as error:
-        if error.code == HTTPStatus.CONFLICT:  # somebody was faster
-            return False
-        raise
-    return True
+def _version(lease: Mapping[str, Any]) -> int:
+    text = str((lease.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _spec_of(lease: Mapping[str, Any]) -> Mapping[str, Any]:

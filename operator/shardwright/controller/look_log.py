@@ -141,7 +141,7 @@ def log_transitions(key: Key, before: Mapping[str, Any], after: Mapping[str, Any
             one.what,
             one.before or "nothing",
             one.after,
-            extra={"key": "/".join(key), "cause": one.cause},
+            extra={"key": "/".join(key)} | ({"cause": one.cause} if one.cause else {}),
         )
 
 
