@@ -414,7 +414,7 @@ def _shown(
     return [dict(condition) for condition in shown]
 
 
-def _at_a_glance(found: Findings) -> dict[str, object]:
+def _at_a_glance(found: Findings) -> dict[str, str | int]:
     # The columns of tables. A spec that is refused takes none from what runs on.
     plan, wanted = found.plan or found.stands, found.asked_for
     shown: dict[str, str | int] = (
