@@ -174,7 +174,8 @@ async def watch_answers(client: Client) -> Answers:
         left = await _still(client, began)
         return None if left else Answers(answered=len(began))
 
-    if found := await _until(all_answered, ANSWER_SECONDS if began else 0.0):
+    found: Answers | None = await _until(all_answered, ANSWER_SECONDS if began else 0.0)
+    if found:
         return found
     left = await _still(client, began)
     return Answers(waiting=left, answered=len(began) - len(left))
@@ -227,7 +228,7 @@ async def _all(
     client: Client, resource: Resource, read: Callable[[Object], Any], **selectors: str
 ) -> list[Any]:
     try:
-        pages = client.pages(resource, **selectors)
+        pages = client.pages(resource, project=None, **selectors)
         return [read(item) async for page in pages for item in page]
     except ApiError as error:
         if error.code == HTTPStatus.NOT_FOUND:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -363,8 +364,12 @@ def test_a_list_that_is_older_than_what_was_read_before_is_seen_and_one_as_new_i
             [a_watch(("BOOKMARK", an_object("", 9)), ("ERROR", {"code": 410}))],
         )
         with reading(api) as (reader, delivered):
-            delivered.wait_for(lambda reader=reader: reader.counts.lists == 2)
+            delivered.wait_for(partial(has_listed_twice, reader))
             assert reader.gone_back is gone_back
+
+
+def has_listed_twice(reader: Reader[Any]) -> bool:
+    return reader.counts.lists == 2
 
 
 def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_gone() -> None:
