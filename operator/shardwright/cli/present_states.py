@@ -90,7 +90,7 @@ class PlacedPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class EvictionBudget:
     """A PodDisruptionBudget; ``allowed`` is how many evictions its status grants now."""
 
     key: Key
@@ -127,7 +127,7 @@ class PresentState:
 
     answers: Answers | None = None
     pods: Sequence[PlacedPod] | None = None
-    budgets: Sequence[Budget] | None = None
+    budgets: Sequence[EvictionBudget] | None = None
     quotas: Sequence[FullQuota] | None = None
     deaf: Sequence[Webhook] | None = None
 
@@ -264,12 +264,12 @@ def read_node_state(node: Object) -> NodeState:
     return NodeState(ready=not unready, cordoned=cordoned)
 
 
-def read_budget(content: Object) -> Budget:
+def read_budget(content: Object) -> EvictionBudget:
     """Return a PodDisruptionBudget; one without a status allows nothing, as the API server says."""
     metadata = mapping(content.get("metadata"))
     allowed = mapping(content.get("status")).get("disruptionsAllowed")
     label, value = MANAGED_BY
-    return Budget(
+    return EvictionBudget(
         key=_key(metadata),
         selector=mapping(mapping(content.get("spec")).get("selector")),
         allowed=allowed if isinstance(allowed, int) else 0,
