@@ -199,7 +199,7 @@ def test_a_model_that_a_backup_brings_back_serves_where_it_served(
     # As Velero does: kinds in this order, of the metadata what people write, the resource last.
     for kind, item in saved:
         kept = {part: item["metadata"].get(part, {}) for part in ("name", "labels", "annotations")}
-        content: dict[str, Any] = {part: item[part] for part in ("spec", "data") if part in item}
+        content: Manifest = {part: item[part] for part in ("spec", "data") if part in item}
         for assigned in ("clusterIP", "clusterIPs", "nodeName"):
             content.get("spec", {}).pop(assigned, None)
         models.post(kind, {"metadata": kept, **content})

@@ -93,7 +93,7 @@ class PlacedPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class EvictionBudget:
     """A PodDisruptionBudget; ``allowed`` is how many evictions its status grants now."""
 
     key: Key
@@ -130,7 +130,7 @@ class PresentState:
 
     answers: Answers | None = None
     pods: Sequence[PlacedPod] | None = None
-    budgets: Sequence[Budget] | None = None
+    budgets: Sequence[EvictionBudget] | None = None
     quotas: Sequence[FullQuota] | None = None
     deaf: Sequence[Webhook] | None = None
 
@@ -177,7 +177,8 @@ async def watch_answers(client: Client) -> Answers:
         left = await _still(client, began)
         return None if left else Answers(answered=len(began))
 
-    if found := await _until(all_answered, ANSWER_SECONDS if began else 0.0):
+    found: Answers | None = await _until(all_answered, ANSWER_SECONDS if began else 0.0)
+    if found:
         return found
     left = await _still(client, began)
     return Answers(waiting=left, answered=len(began) - len(left))
@@ -230,7 +231,7 @@ async def _all(
     client: Client, resource: Resource, read: Callable[[Object], Any], **selectors: Any
 ) -> list[Any]:
     try:
-        pages = client.pages(resource, **selectors)
+        pages = client.pages(resource, project=None, **selectors)
         return [read(item) async for page in pages for item in page]
     except ApiError as error:
         if error.code == HTTPStatus.NOT_FOUND:
@@ -266,12 +267,12 @@ def read_node_state(node: Object) -> NodeState:
     return NodeState(ready=not unready, cordoned=cordoned)
 
 
-def read_budget(content: Object) -> Budget:
+def read_budget(content: Object) -> EvictionBudget:
     """Return a PodDisruptionBudget; one without a status allows nothing, as the API server says."""
     metadata = mapping(content.get("metadata"))
     allowed = mapping(content.get("status")).get("disruptionsAllowed")
     label, value = MANAGED_BY
-    return Budget(
+    return EvictionBudget(
         key=_key(metadata),
         selector=mapping(mapping(content.get("spec")).get("selector")),
         allowed=allowed if isinstance(allowed, int) else 0,

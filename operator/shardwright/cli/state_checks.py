@@ -11,7 +11,7 @@ from shardwright.cli.diagnosis import Finding, kubectl, names, read
 from shardwright.cli.live_models import condition_of
 from shardwright.cli.present_states import (
     ANSWER_SECONDS,
-    Budget,
+    EvictionBudget,
     Key,
     NodeState,
     PlacedPod,
@@ -207,7 +207,7 @@ def _is_cordoned(states: Mapping[str, NodeState], pod: PlacedPod) -> bool:
     return state is not None and state.cordoned
 
 
-def _two_at_once(over: Mapping[Key, Sequence[Budget]]) -> Iterator[Finding]:
+def _two_at_once(over: Mapping[Key, Sequence[EvictionBudget]]) -> Iterator[Finding]:
     told: dict[tuple[Key, ...], list[str]] = {}
     for pod, budgets in over.items():
         if len(budgets) > 1:
@@ -223,7 +223,9 @@ def _two_at_once(over: Mapping[Key, Sequence[Budget]]) -> Iterator[Finding]:
         )
 
 
-def _that_allows_nothing(budget: Budget, pods: Sequence[PlacedPod], *, drained: bool) -> Finding:
+def _that_allows_nothing(
+    budget: EvictionBudget, pods: Sequence[PlacedPod], *, drained: bool
+) -> Finding:
     namespace, name = budget.key
     whose = "the operator's, until all groups are ready" if budget.ours else "not the operator's"
     nodes = sorted({pod.node for pod in pods})

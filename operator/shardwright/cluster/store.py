@@ -156,14 +156,16 @@ class Store:
     def orphans(self, model: Key) -> tuple[Orphan, ...]:
         """Return the objects with a model's label and without any owner."""
         return tuple(
-            Orphan(key=(kind, name), uid=self._uid_of(kind, (namespace, name)))
+            Orphan(
+                key=(kind, name),
+                uid=(
+                    self._config_maps[namespace, name]
+                    if kind == CONFIG_MAP
+                    else self._children[kind, namespace, name]
+                ).uid,
+            )
             for kind, namespace, name in self._orphans.get(model)
         )
-
-    def _uid_of(self, kind: str, key: Key) -> str:
-        if kind == CONFIG_MAP:
-            return self._config_maps[key].uid
-        return self._children[kind, *key].uid
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
         """Return what is known of a ConfigMap, ours or not."""
@@ -255,7 +257,7 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
-                models |= _left_by(namespace, now)
+                models.update(filter(None, (_orphaned(namespace, now),)))
             # Watches of two kinds are in no order: pods may come before the StatefulSet that names
             # their model.
             if now and kind == STATEFUL_SET:
@@ -277,7 +279,7 @@ class Store:
             models |= {
                 (key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner
             }
-            models |= _left_by(key[0], now)
+            models.update(filter(None, (_orphaned(key[0], now),)))
         self._count(models)
         return Changes(models=frozenset(models), config_maps=frozenset(changed))
 
@@ -396,8 +398,7 @@ class Store:
     ) -> None:
         by_owner = self._config_maps_by_owner
         by_owner.move(key, _owner_of(key[0], before), _owner_of(key[0], now))
-        orphan = (CONFIG_MAP, *key)
-        self._orphans.move(orphan, _orphaned(key[0], before), _orphaned(key[0], now))
+        self._orphans.move((CONFIG_MAP, *key), _orphaned(key[0], before), _orphaned(key[0], now))
         if now is None:
             del self._config_maps[key]
         else:
@@ -445,11 +446,6 @@ def _owner_of(namespace: str, content: Child | ConfigMapFacts | None) -> Ref | N
 
 def _orphaned(namespace: str, content: Child | ConfigMapFacts | None) -> Key | None:
     return (namespace, content.orphan_of) if content and content.orphan_of else None
-
-
-def _left_by(namespace: str, content: Child | ConfigMapFacts | None) -> frozenset[Key]:
-    left_by = _orphaned(namespace, content)
-    return frozenset({left_by}) if left_by else NOTHING
 
 
 def _node(facts: PodFacts | None) -> str | None:

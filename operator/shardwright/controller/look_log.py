@@ -110,15 +110,15 @@ def _of_groups(
             places = [", ".join(it["nodes"]) for it in (was, one)]
             yield Transition(what=name, before=places[0], after=places[1])
         states = [("ready" if it.get("ready") else "not ready") if it else "" for it in (was, one)]
-        failed = one.get("lastFailure")
-        news = failed and failed != was.get("lastFailure")
+        failed = one.get("lastFailure") or {}
+        news = bool(failed) and failed != was.get("lastFailure")
         if states[0] != states[1] or news:
             yield Transition(
                 what=name,
                 before=states[0],
                 after=states[1],
-                cause=_failure(failed) if failed and news else one.get("waiting") or "",
-                bad=bool(news),
+                cause=_failure(failed) if news else one.get("waiting") or "",
+                bad=news,
             )
     for name in known:
         yield Transition(what=f"group {name}", before="there", after="gone")

@@ -150,6 +150,15 @@ class Metrics:
         self._models = ModelSeries(self._gauges, self._condition, most_series, self._hidden)
         self.registry.register(self._models)
 
+    def _leader(self) -> Gauge:
+        return Gauge(
+            "shardwright_leader",
+            "1 while this process leads.",
+            # That another one leads says nothing of this one.
+            ("installation",),
+            registry=self.registry,
+        )
+
     def _gauge(self, name: str, text: str, *labels: str) -> ModelGauge:
         gauge = ModelGauge(f"shardwright_{name}", text, (*MODEL, *labels))
         self._gauges.append(gauge)
@@ -183,14 +192,7 @@ class Metrics:
             "Models that lack series, because there may be no more.",
             registry=registry,
         )
-        # By installation: that another one leads says nothing of this one.
-        leader = Gauge(
-            "shardwright_leader",
-            "1 while this process leads.",
-            ("installation",),
-            registry=registry,
-        )
-        self.leader = leader.labels(in_metric(installation))
+        self.leader = self._leader().labels(in_metric(installation))
         build = Gauge(
             "shardwright_build_info", "Version of the operator.", ("version",), registry=registry
         )

@@ -287,7 +287,7 @@ class _Process:
         return self._process.pid
 
     def ticks(self) -> int | None:
-        """Return its CPU time in the kernel's ticks, None where the kernel does not tell."""
+        """Return the CPU time of the process in ticks, None where the kernel does not tell."""
         try:
             said = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:

@@ -11,7 +11,7 @@ from shardwright.cli.doctor import LINES, lines_of
 from shardwright.cli.doctor_checks import examine
 from shardwright.cli.present_states import (
     Answers,
-    Budget,
+    EvictionBudget,
     FullQuota,
     NodeState,
     PlacedPod,
@@ -34,7 +34,7 @@ M = ("models", "m")
 IT = "shardwright-system/shardwright"
 LABELS = {"shardwright.io/model": "m"}
 POD = PlacedPod(key=("models", "m-0-0"), node="n1", labels=LABELS)
-OURS = Budget(key=M, selector={"matchLabels": LABELS}, allowed=0, ours=True)
+OURS = EvictionBudget(key=M, selector={"matchLabels": LABELS}, allowed=0, ours=True)
 THEIRS = replace(OURS, key=("models", "mine"), ours=False)
 DEAF = Webhook(
     name="deny.example.com",
