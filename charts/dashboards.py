@@ -501,8 +501,8 @@ def _load() -> Panel:
 def _groups_of_load() -> Panel:
     panel = lines(
         "Load in groups",
-        "Requests in flight over those that the plan says a group holds. Dashed: where spec.scaling "
-        "adds a group, at 0.8 of those that are wanted.",
+        "Requests in flight over those that the plan says a group holds. Dashed: where "
+        "spec.scaling adds a group, at 0.8 of those that are wanted.",
         "short",
         (f"shardwright:groups_of_load:observed{{{MODEL}}}", "load"),
         (f"shardwright_model_groups_wanted{{{MODEL}}}", "wanted"),

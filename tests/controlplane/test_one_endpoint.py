@@ -21,9 +21,7 @@ ROOT = Path(__file__).parents[2]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ROUTES = "/apis/gateway.networking.k8s.io/v1"
 PAGE = (ROOT / "docs" / "howto" / "one-endpoint.md").read_text()
-SHOWN = [
-    yaml.safe_load(block.partition("```")[0]) for block in PAGE.split("```yaml\n")[1:]
-]
+SHOWN = [yaml.safe_load(block.partition("```")[0]) for block in PAGE.split("```yaml\n")[1:]]
 
 
 @pytest.fixture(scope="module")

@@ -747,8 +747,7 @@ class Spec(Part):
         "says that a group holds. replicas is then the autoscaler's. For vLLM.",
     )
     serving: ServingRules | None = Field(
-        default=None,
-        description="What becomes of requests that an engine has no room for.",
+        default=None, description="What becomes of requests that an engine has no room for."
     )
     budget: Budget | None = Field(
         default=None,

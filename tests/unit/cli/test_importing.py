@@ -712,3 +712,16 @@ def test_a_predictor_of_kserves_runtime_names_its_model_by_an_option(capsys: Cap
         "spec.predictor.model: --backend",
         "spec.predictor.model.env[HF_TOKEN].valueFrom.secretKeyRef.optional",
     } <= left_out.keys()
+
+
+def test_the_bounds_of_an_autoscaler_are_carried_over_and_its_triggers_are_the_plans_to_say(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    content = yaml.safe_load((DATA / "llmisvc.yaml").read_text())
+    content["spec"] |= {"scaling": {"minReplicas": 2, "maxReplicas": 6, "keda": {"triggers": []}}}
+    (tmp_path / "scaled.yaml").write_text(yaml.safe_dump(content))
+
+    assert main(["import", "-f", str(tmp_path / "scaled.yaml"), "-o", "json"]) == 0
+
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert item["manifest"]["spec"]["scaling"] == {"minReplicas": 2, "maxReplicas": 6}

@@ -137,10 +137,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     root = {"network": {"lockMemory": True}}
     engine = TRTLLM | KEY
 
-    load = {
-        "scaling": {"maxReplicas": 2},
-        "serving": {"overload": "Refuse", "order": "Priority"},
-    }
+    load = {"scaling": {"maxReplicas": 2}, "serving": {"overload": "Refuse", "order": "Priority"}}
     asked = a_resource(engine=engine, model=model, pod=root, **load)
 
     assert problems_of(Question(resource=asked, settings=ADMITTING)) == [
