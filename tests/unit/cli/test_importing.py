@@ -787,3 +787,16 @@ def test_of_two_values_for_one_field_the_other_is_listed(
     content: dict[str, Any], left_out: dict[str, str]
 ) -> None:
     assert _left_out(content) == left_out
+
+
+def test_the_bounds_of_an_autoscaler_are_carried_over_and_its_triggers_are_the_plans_to_say(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    content = yaml.safe_load((DATA / "llmisvc.yaml").read_text())
+    content["spec"] |= {"scaling": {"minReplicas": 2, "maxReplicas": 6, "keda": {"triggers": []}}}
+    (tmp_path / "scaled.yaml").write_text(yaml.safe_dump(content))
+
+    assert main(["import", "-f", str(tmp_path / "scaled.yaml"), "-o", "json"]) == 0
+
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert item["manifest"]["spec"]["scaling"] == {"minReplicas": 2, "maxReplicas": 6}

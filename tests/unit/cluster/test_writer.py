@@ -231,8 +231,9 @@ def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(
 
 def test_a_number_is_handed_over_through_the_scale_of_the_version_that_was_read() -> None:
     write = HandOver(name="llama", namespace="models", version="7", replicas=4)
+    stored: list[Mapping[str, Any]] = []
     with serving(Answer(body={})) as (api, client):
-        asyncio.run(Writer(client, lambda _: None).carry_out([write]))
+        asyncio.run(Writer(client, stored.append).carry_out([write]))
         body = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 4}}
         path = SHARDED_MODELS.path("models", "llama", "scale")
         assert api.requests == [("PATCH", f"{path}?fieldManager=shardwright", body)]

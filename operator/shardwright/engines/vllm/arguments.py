@@ -179,8 +179,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 REFUSED_FROM: Final = 2
 """Unit: the requests in flight that the plan says a replica holds. Basis: chosen: then one waits
-for each that is served, about as long as one takes; an autoscaler at 0.8 of them sees what is too
-much.
+for each that is served, about as long as one takes; an autoscaler at 0.8 of them sees the rest.
 """
 
 
