@@ -68,5 +68,6 @@ def _of_serving(status: Mapping[str, Any], count: int) -> Iterator[str]:
     if not count or (down and not partly):
         yield f"Ready, and {down or 'all'} do not serve"
     degraded = condition_in(status, "Degraded")
-    if degraded["status"] == "True" and degraded["reason"] != "NodeLost":
+    # One that has failed and has no place may stand beside those that serve.
+    if degraded["status"] == "True" and degraded["reason"] != "NodeLost" and not partly:
         yield f"Ready, and degraded: {degraded['message']}"

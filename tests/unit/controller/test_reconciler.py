@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError, Urgency
+from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
+    NODES,
     SERVICES,
     SHARDED_MODELS,
     STATEFUL_SETS,
@@ -524,5 +526,27 @@ def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run(
             )
             == 1
         )
+
+    run(scenario())
+
+
+def test_a_node_is_gone_by_the_word_of_the_api_server_not_of_a_cache() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        node = parts.status(key)["groups"][0]["nodes"][0]
+        parts.cache.store.take_nodes({("", node): Change(None, 0)})
+        await parts.reconcile(key)
+        assert (parts.condition(key)["status"], parts.condition(key)["reason"]) == (
+            "True",
+            "Serving",
+        )
+
+        parts.api.remove(NODES, None, node)
+        await parts.reconcile(key)
+        assert (parts.condition(key)["status"], parts.condition(key)["reason"]) == (
+            "False",
+            "NodeLost",
+        )
+        assert parts.status(key)["ready"] == "0/1"
 
     run(scenario())
