@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools router-wheels scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then on=36 off=0; else on= off=; fi; \
@@ -86,7 +86,8 @@ generate: setup ## Write every generated file: CRD, manifests, references, dashb
 verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
 
-lock: setup ## Resolve the dependencies anew into the five lock files
+lock: setup ## Resolve the dependencies anew into the six lock files
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements-router.lock release/router/requirements.in
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --extra dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
@@ -119,6 +120,10 @@ IMAGE ?= shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(sha
 SCANNER ?= $(firstword $(notdir $(shell command -v trivy) $(shell command -v grype)))
 SCAN_trivy := trivy image --exit-code 1 --severity HIGH,CRITICAL --ignore-unfixed
 SCAN_grype := grype --fail-on high --only-fixed
+
+router-wheels: setup ## What release/router/Dockerfile copies: the locked wheels of vllm-router
+	rm -rf dist/router-wheels
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: --no-deps --require-hashes --dest dist/router-wheels -r requirements-router.lock
 
 scan: ## Look the operator's image up among known vulnerabilities (trivy or grype)
 	@test -n "$(SCAN_$(SCANNER))" || { echo "no scan was made: neither trivy nor grype is installed, and no package registry has their databases;" \

@@ -76,7 +76,9 @@ def read(
 
 MAY_BE_MISSING = (
     "ComputeDomain",
+    "Deployment",
     "DeviceClass",
+    "InferencePool",
     "PodGroup",
     "ResourceClaim",
     "ResourceSlice",
