@@ -74,7 +74,14 @@ def read(
     return caches
 
 
-MAY_BE_MISSING = ("ComputeDomain", "PodGroup", "ResourceClaim", "ResourceSlice", "DeviceClass")
+MAY_BE_MISSING = (
+    "ComputeDomain",
+    "ScaledObject",
+    "PodGroup",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
+)
 
 
 def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_changes() -> None:
