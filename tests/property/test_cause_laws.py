@@ -149,16 +149,24 @@ def test_where_nobody_else_writes_nobody_is_blamed_and_at_most_one_group_is_evic
     run(history())
 
 
+CHANGES: Final[list[dict[str, Any]]] = [
+    {"replicas": 2},
+    {"replicas": 3},
+    {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
+    {"replicas": 1},
+]
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("wait", [1, LOAD_SECONDS - 5, LOAD_SECONDS + 1])
 def test_at_no_moment_of_scaling_and_rolling_do_evictions_of_all_take_two_groups(
     nodes: int, wait: float
 ) -> None:
     async def history() -> None:
-        for number, change in enumerate([{"replicas": 2}, {"replicas": 3}, {}, {"replicas": 1}]):
+        for number, change in enumerate(CHANGES):
             stage = Stage(nodes, replicas=1 + number % 3)
             await stage.begin()
-            stage.edit(**change or {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}})
+            stage.edit(**change)
             await stage.run(wait)
             before = stage.serving()
             assert len(stage.evict_all() & before) <= 1
@@ -322,7 +330,7 @@ def test_a_group_that_is_down_goes_at_once_where_a_place_is_free_and_no_other_is
     run(history())
 
 
-@pytest.mark.parametrize("taken_by", ["EvictionByEvictionAPI", "TerminationByKubelet", ""])
+@pytest.mark.parametrize("taken_by", ["EvictionByEvictionAPI", "OfTheirOwn", ""])
 def test_a_group_that_is_taken_away_again_and_again_starts_at_once_each_time(taken_by: str) -> None:
     async def history() -> None:
         stage = Stage(2, replicas=1)

@@ -16,7 +16,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline.assembly import OnCluster, bundle_for
 from shardwright.pipeline.replanning import Replanned
-from shardwright.reconcile.cause import rendered_hash
+from shardwright.reconcile.cause import WISHED, Cause, Origin, rendered_hash
 from shardwright.reconcile.decide import (
     Decision,
     Desired,
@@ -118,7 +118,24 @@ def next_step(snapshot: Snapshot, now: datetime) -> Step:
     if isinstance(snapshot.observed, Problem):
         return Step(published=hidden(snapshot, snapshot.observed, now))
     on_course = _on_course(snapshot)
-    return on_course if isinstance(on_course, Step) else _look(on_course, snapshot.observed, now)
+    if isinstance(on_course, Step):
+        return on_course
+    step = _look(on_course, snapshot.observed, now)
+    because = _because(snapshot, step)
+    # What has no cause of its own follows from what the reconcile is about.
+    writes = (
+        replace(write, cause=because) if write.cause is WISHED else write for write in step.writes
+    )
+    return replace(step, writes=tuple(writes))
+
+
+def _because(snapshot: Snapshot, step: Step) -> Cause:
+    resource, found = snapshot.resource, step.published.found if step.published else None
+    if resource.status.get("observedGeneration") != resource.generation:
+        return Cause(Origin.WISH, f"spec of generation {resource.generation}")
+    if found and found.stale:
+        return Cause(Origin.WORLD, found.stale.what)
+    return Cause(Origin.WORLD, "groups and objects that are there, or this release")
 
 
 def admits(snapshot: Snapshot, subject: Subject, now: datetime, record: PlanRecord) -> bool:

@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.cause import Cause, Origin, changed_by, is_undone
+from shardwright.reconcile.writes import Apply, Patch, Why
 from shardwright.rendering.bundle import CONTENT_HASH
+from tests.support.builders_reconcile import crashed
+from tests.support.builders_snapshot import TWO_NODES, Operator
+from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 OURS = "shardwright"
 
@@ -35,7 +39,7 @@ def test_only_a_field_that_we_would_write_as_we_wrote_it_last_was_changed_by_som
     assert is_undone(an_object("a"), an_object(live), fields) is undone
 
 
-ENV = {
+ENV: dict[str, Any] = {
     "f:spec": {
         "f:template": {
             "f:spec": {
@@ -49,9 +53,13 @@ ENV = {
         }
     }
 }
-PORTS = {"f:spec": {"f:ports": {'k:{"port":9,"protocol":"TCP"}': {".": {}, "f:port": {}}}}}
-ANNOTATION = {"f:metadata": {"f:annotations": {"f:shardwright.io/content-hash": {}}}}
-SELECTOR = {"f:spec": {"f:selector": {}}}
+PORTS: dict[str, Any] = {
+    "f:spec": {"f:ports": {'k:{"port":9,"protocol":"TCP"}': {".": {}, "f:port": {}}}}
+}
+ANNOTATION: dict[str, Any] = {
+    "f:metadata": {"f:annotations": {"f:shardwright.io/content-hash": {}}}
+}
+SELECTOR: dict[str, Any] = {"f:spec": {"f:selector": {}}}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,7 @@ def test_the_owner_of_a_field_is_who_wrote_it(
 
 
 def test_of_several_owners_the_last_is_named_and_neither_we_nor_a_status_are() -> None:
-    field = {"f:spec": {"f:minAvailable": {}}}
+    field: dict[str, Any] = {"f:spec": {"f:minAvailable": {}}}
     live = an_object(
         "a",
         entry("helm", field, time="2026-01-02T12:00:01Z"),
@@ -96,3 +104,48 @@ def test_a_cause_is_said_in_a_line() -> None:
     assert str(Cause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
         "Failure: rank 1: Error, exit code 139"
     )
+
+
+def serving() -> Operator:
+    """Return an operator with one group of two nodes that serves, and whose work is done."""
+    cluster = SmallCluster()
+    cluster.add_nodes(3)
+    operator = Operator(cluster, TWO_NODES | {"replicas": 1})
+    operator.run(LOAD_SECONDS + 60)
+    operator.written.clear()
+    return operator
+
+
+def causes(operator: Operator, why: Why) -> list[Cause]:
+    return [
+        write.cause
+        for write in operator.written
+        if isinstance(write, Apply | Patch) and write.why is why
+    ]
+
+
+def test_a_group_that_is_changed_failed_taken_or_started_says_from_what_it_follows() -> None:
+    operator = serving()
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
+    operator.run(60)
+    (rolled,) = causes(operator, Why.ROLLOUT)
+    assert rolled.origin is Origin.WISH
+    assert "template.spec.containers[engine].env[NCCL_DEBUG]" in rolled.what
+    assert [cause.origin for cause in causes(operator, Why.START)] == [Origin.WAIT]
+
+    operator = serving()
+    status = crashed("llama-0-1")["status"]["containerStatuses"]
+    operator.cluster.pods["llama-0-1"]["status"] |= {"containerStatuses": status}
+    operator.cluster.version += 1
+    operator.run(10)
+    assert causes(operator, Why.FAILURE) == [Cause(Origin.FAILURE, "rank 1: Error, exit code 1")]
+
+    operator = serving()
+    operator.cluster.end(operator.cluster.pods["llama-0-1"], taken_by="EvictionByEvictionAPI")
+    operator.run(10)
+    assert causes(operator, Why.FAILURE) == [Cause(Origin.WORLD, "rank 1: EvictionByEvictionAPI")]
+
+    operator = serving()
+    operator.cluster.sets()["llama-0"]["spec"]["replicas"] = 1
+    operator.reconcile()
+    assert causes(operator, Why.DRIFT) == [Cause(Origin.UNDONE, "spec.replicas")]
