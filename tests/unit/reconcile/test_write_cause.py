@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.cause import Cause, Origin, changed_by, is_undone
+from shardwright.reconcile.write_cause import Origin, WriteCause, changed_by, is_undone
 from shardwright.reconcile.writes import Apply, Patch, Why
 from shardwright.rendering.bundle import CONTENT_HASH
 from tests.support.builders_reconcile import crashed
@@ -98,10 +98,10 @@ def test_of_several_owners_the_last_is_named_and_neither_we_nor_a_status_are() -
 
 
 def test_a_cause_is_said_in_a_line() -> None:
-    assert str(Cause(Origin.UNDONE, "spec.minAvailable", "argocd")) == (
+    assert str(WriteCause(Origin.UNDONE, "spec.minAvailable", "argocd")) == (
         "Undone: spec.minAvailable, by argocd"
     )
-    assert str(Cause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
+    assert str(WriteCause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
         "Failure: rank 1: Error, exit code 139"
     )
 
@@ -116,7 +116,7 @@ def serving() -> Operator:
     return operator
 
 
-def causes(operator: Operator, why: Why) -> list[Cause]:
+def causes(operator: Operator, why: Why) -> list[WriteCause]:
     return [
         write.cause
         for write in operator.written
@@ -138,14 +138,18 @@ def test_a_group_that_is_changed_failed_taken_or_started_says_from_what_it_follo
     operator.cluster.pods["llama-0-1"]["status"] |= {"containerStatuses": status}
     operator.cluster.version += 1
     operator.run(10)
-    assert causes(operator, Why.FAILURE) == [Cause(Origin.FAILURE, "rank 1: Error, exit code 1")]
+    assert causes(operator, Why.FAILURE) == [
+        WriteCause(Origin.FAILURE, "rank 1: Error, exit code 1")
+    ]
 
     operator = serving()
     operator.cluster.end(operator.cluster.pods["llama-0-1"], taken_by="EvictionByEvictionAPI")
     operator.run(10)
-    assert causes(operator, Why.FAILURE) == [Cause(Origin.WORLD, "rank 1: EvictionByEvictionAPI")]
+    assert causes(operator, Why.FAILURE) == [
+        WriteCause(Origin.WORLD, "rank 1: EvictionByEvictionAPI")
+    ]
 
     operator = serving()
     operator.cluster.sets()["llama-0"]["spec"]["replicas"] = 1
     operator.reconcile()
-    assert causes(operator, Why.DRIFT) == [Cause(Origin.UNDONE, "spec.replicas")]
+    assert causes(operator, Why.DRIFT) == [WriteCause(Origin.UNDONE, "spec.replicas")]
