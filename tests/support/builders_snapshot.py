@@ -19,7 +19,6 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
 from shardwright.pipeline.replanning import Replanned, place_beside
-from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.members import Situation, read_member
 from shardwright.reconcile.next_step import Step, next_step
@@ -31,6 +30,7 @@ from shardwright.reconcile.record_object import SigningKeys, read_record, record
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
 from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
+from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import HandOver, ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL

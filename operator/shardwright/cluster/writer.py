@@ -44,12 +44,12 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import Problem
-from shardwright.reconcile.cause import Cause, Origin, changed_by, fields_named
 from shardwright.reconcile.drift import dropped_fields, template_hash
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.wording import field_dropped, forbids_pods, pod_security_forbids
+from shardwright.reconcile.write_cause import Origin, WriteCause, changed_by, fields_named
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,
     Adopt,
@@ -264,7 +264,7 @@ class Writer:
         )
         if write.why is not Why.DRIFT or not (by := changed_by(live, write.fields, FIELD_MANAGER)):
             return write
-        return replace(write, cause=Cause(Origin.UNDONE, fields_named(write.fields), by))
+        return replace(write, cause=WriteCause(Origin.UNDONE, fields_named(write.fields), by))
 
     async def _keeping_all(
         self,

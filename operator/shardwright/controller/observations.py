@@ -9,12 +9,12 @@ from shardwright.controller import rate_limits
 from shardwright.controller.queue import Key
 from shardwright.controller.rate_limits import Gist, Said
 from shardwright.errors import Problem
-from shardwright.reconcile import contest
-from shardwright.reconcile.cause import Contest
-from shardwright.reconcile.contest import Repair
+from shardwright.reconcile import undone
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.snapshot import Outcome
+from shardwright.reconcile.undone import Repair
+from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import ObjectKey
 
 
@@ -49,7 +49,7 @@ class Observation:
 
     def contested(self, now: datetime) -> dict[ObjectKey, Contest]:
         """Return the objects that somebody keeps undoing."""
-        return contest.contested(self.repairs, now)
+        return undone.contested(self.repairs, now)
 
 
 class Observations:
@@ -72,7 +72,7 @@ class Observations:
         self._observations[key] = Observation(
             since=published.since,
             kept_out=published.kept_out,
-            repairs=contest.remembered(before.repairs, done, now),
+            repairs=undone.remembered(before.repairs, done, now),
             said=before.said,
             record=(uid, published.record) if published.record else record,
             distrusted=published.distrusted,

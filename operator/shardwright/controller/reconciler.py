@@ -365,8 +365,7 @@ class Reconciler:
         waiting = self._cache.line.get(key)
         turns_at = waiting.turns_at if waiting else None
         now = self._clock.now()
-        # What is refused for good is tried again after pauses of its own, and sends all writes
-        # anew.
+        # What is refused for good is tried again after pauses of its own: a try sends all writes.
         lasts = done.refusal is not None and not done.refusal.passes
         times = (
             published.again_at,

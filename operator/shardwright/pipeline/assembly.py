@@ -210,8 +210,8 @@ def bundle_for(
 ) -> "Bundle":
     """Return the objects of a plan.
 
-    ``ready_pods`` counts the pods of groups that have ever been ready, for the disruption budget
-    (None: all). ``generations`` are the groups' (empty: the first).
+    ``ready_pods`` counts the pods that may be ready together, for the disruption budget (None:
+    all). ``generations`` are the groups' (empty: the first).
 
     Raises:
         InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any

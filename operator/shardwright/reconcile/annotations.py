@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.drift import PENDING_MAX, asked_by
 from shardwright.reconcile.members import (
     LONGEST_REASON,
@@ -25,6 +24,7 @@ from shardwright.reconcile.members import (
     Failure,
     Member,
 )
+from shardwright.reconcile.write_cause import Origin, WriteCause
 from shardwright.rendering.bundle import ASKED_HASH, KubernetesObject
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 from shardwright.resolving.intent import RestartPolicy
@@ -260,14 +260,14 @@ def _is_taken(failure: Failure, members: Sequence[Member]) -> bool:
     return not failure.by_engine and (failure.reason in TAKEN or any(taken))
 
 
-def why_failed(failure: Failure) -> Cause:
+def why_failed(failure: Failure) -> WriteCause:
     """Return the cause of a write that follows from a failure: a pod that somebody takes away is
     none of the engine's.
     """
     if failure.reason in TAKEN:
-        return Cause(Origin.WORLD, f"rank {failure.rank}: {failure.reason}")
+        return WriteCause(Origin.WORLD, f"rank {failure.rank}: {failure.reason}")
     code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
-    return Cause(Origin.FAILURE, f"rank {failure.rank}: {failure.reason}{code}")
+    return WriteCause(Origin.FAILURE, f"rank {failure.rank}: {failure.reason}{code}")
 
 
 def engine_to_blame(failure: Failure) -> bool:

@@ -10,7 +10,6 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.planning.drain import step_of
-from shardwright.reconcile.cause import WISHED, Cause, Origin, fields_named, is_undone
 from shardwright.reconcile.disruption import (
     Rejection,
     held_back,
@@ -46,6 +45,7 @@ from shardwright.reconcile.observed import (
     object_key,
 )
 from shardwright.reconcile.wording import name_conflict
+from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause, fields_named, is_undone
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -258,12 +258,12 @@ def _explained(write: Write, group: Group) -> Write:
     before, after = planned_nodes(group.live), planned_nodes(group.rendered)
     if before != after:
         moved = f"planned on {', '.join(sorted(after))} instead of {', '.join(sorted(before))}"
-        return replace(write, cause=Cause(Origin.WORLD, moved))
+        return replace(write, cause=WriteCause(Origin.WORLD, moved))
     named = fields_named(drifted_fields(group.rendered["spec"], group.live["spec"]))
     # The same is asked of its pods: this release makes others of it, or the namespace has another
     # LimitRange.
     origin = Origin.WORLD if group.asks_the_same else Origin.WISH
-    return replace(write, cause=Cause(origin, named))
+    return replace(write, cause=WriteCause(origin, named))
 
 
 class _Needs:
@@ -494,7 +494,7 @@ def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tup
     if not drift:
         return ()
     undone = is_undone(content, live, drift)
-    cause = Cause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
+    cause = WriteCause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
     # With the uid, an object that somebody recreated in between is refused, not taken over.
     return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift, cause=cause),)
 

@@ -28,7 +28,7 @@ from shardwright.reconcile.first_seen import (
 from shardwright.reconcile.group import LifeRules, life_rules, lost_nodes, unsettled_groups
 from shardwright.reconcile.members import Awaited, GroupState, Wait
 from shardwright.reconcile.observed import KeptOut, Observed
-from shardwright.reconcile.refuge import due, due_at, refused_since
+from shardwright.reconcile.refuge import due_at, refused_long, refused_since
 from shardwright.reconcile.relocation import (
     Departure,
     Occupancy,
@@ -187,7 +187,7 @@ def _with_departures(
         leaving=departures(record.plan, around, now),
         recheck_at=min(filter(None, times), default=None),
         late=late,
-        refused=due(refused, now),
+        refused=refused_long(refused, now),
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
-from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.model_status import (
     no_way_back,
@@ -18,6 +17,7 @@ from shardwright.reconcile.model_status import (
     rollout_stopped,
 )
 from shardwright.reconcile.wording import failure_sentence
+from shardwright.reconcile.write_cause import Origin, WriteCause
 from shardwright.reconcile.writes import (
     Apply,
     Create,
@@ -177,7 +177,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
         # A new release repairs every field that it renders otherwise: nobody edited those, and an
         # event for each object would drown the others.
-        case Apply(fields=fields, cause=Cause(origin=Origin.UNDONE)):
+        case Apply(fields=fields, cause=WriteCause(origin=Origin.UNDONE)):
             yield Event(
                 reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}"
             )

@@ -13,7 +13,6 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.quotas import IN_USE
@@ -29,6 +28,7 @@ from shardwright.reconcile.wording import (
     rollback_sentence,
     serving_sentence,
 )
+from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import generation_of

@@ -23,7 +23,6 @@ from shardwright.reconcile.annotations import (
     new_incident,
     why_failed,
 )
-from shardwright.reconcile.cause import WISHED, Cause, Origin, fields_named, is_undone
 from shardwright.reconcile.drift import asked_by, drifted_fields, template_hash
 from shardwright.reconcile.group import Group, overdue
 from shardwright.reconcile.members import (
@@ -38,6 +37,7 @@ from shardwright.reconcile.members import (
     Wait,
     nodes_of,
 )
+from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause, fields_named, is_undone
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, asked_first
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
@@ -53,8 +53,8 @@ ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
 """Reasons to write a StatefulSet that serves nobody any more, or whose pods stay as they are."""
 
-ASKED_FOR: Final = Cause(Origin.WISH, "metadata.annotations.shardwright.io/restart")
-ITS_PODS: Final = Cause(Origin.WORLD, "its pods")
+ASKED_FOR: Final = WriteCause(Origin.WISH, "metadata.annotations.shardwright.io/restart")
+ITS_PODS: Final = WriteCause(Origin.WORLD, "its pods")
 
 BROKEN_GRACE_SECONDS: Final = 5  # a broken group serves nobody
 REFUSED_SECONDS: Final = 300
@@ -184,7 +184,7 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
         group,
         _started(group, remembered.with_(stopped_for="")),
         Why.START,
-        Cause(Origin.WAIT, "no pod of the former start is left, and no pause runs"),
+        WriteCause(Origin.WAIT, "no pod of the former start is left, and no pause runs"),
         replicas=group.size,
     )
     return GroupStep(
@@ -257,7 +257,7 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
 def _stay_at_zero(group: Group) -> GroupStep:
     # Somebody scaled it up: the cause of the stop is no second failure.
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
-    cause = Cause(Origin.UNDONE, "spec.replicas")
+    cause = WriteCause(Origin.UNDONE, "spec.replicas")
     return GroupStep(
         state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, cause, replicas=0)
     )
@@ -317,7 +317,7 @@ def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datet
     )
 
 
-def _why_stopped(why: Why, stopped: GroupAnnotations) -> Cause:
+def _why_stopped(why: Why, stopped: GroupAnnotations) -> WriteCause:
     if why is Why.FAILURE and stopped.incident:
         return why_failed(stopped.incident.failure)
     # What is wanted otherwise is looked for only of a group whose turn has come.
@@ -348,7 +348,7 @@ def _keep(group: Group, now: datetime) -> GroupStep:
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
         undone = is_undone(group.rendered, group.live or {}, drift)
-        cause = Cause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
+        cause = WriteCause(Origin.UNDONE, fields_named(drift)) if undone else WISHED
         (write,) = _write(group, remembered, Why.DRIFT, cause)
         repair = replace(write, fields=drift) if isinstance(write, Apply) else write
         return GroupStep(state=state, writes=(repair,))
@@ -474,7 +474,7 @@ def _write(
     group: Group,
     remembered: GroupAnnotations,
     why: Why,
-    cause: Cause,
+    cause: WriteCause,
     *,
     replicas: int | None = None,
 ) -> tuple[Apply | Patch]:

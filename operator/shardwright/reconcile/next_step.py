@@ -18,9 +18,8 @@ from shardwright.errors import InputError, Problem
 from shardwright.pipeline.assembly import OnCluster, bundle_for
 from shardwright.pipeline.replanning import Replanned
 from shardwright.reconcile.autoscaling import handed_over
-from shardwright.reconcile.cause import rendered_hash
+from shardwright.reconcile.beside import came_back, question_beside
 from shardwright.reconcile.decide import (
-    Decision,
     Desired,
     KnownGroups,
     decide,
@@ -41,13 +40,13 @@ from shardwright.reconcile.pod_inputs import as_made, following, restored_pods, 
 from shardwright.reconcile.protected import protected_pods
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
-from shardwright.reconcile.refuge import come_back
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
 from shardwright.reconcile.routing import Route, fallen_back, route_of, taken
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
+from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause, rendered_hash
 from shardwright.reconcile.writes import (
     Apply,
     Delete,
@@ -61,16 +60,8 @@ from shardwright.reconcile.writes import (
 )
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.names import (
-    GENERATION_MAX,
-    base_name,
-    generation_name,
-    generation_of,
-    group_names,
-)
+from shardwright.rendering.names import base_name, generation_name, group_names
 from shardwright.rendering.pod import start_deadline_seconds
-from shardwright.rendering.render import asked_of
-from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
 
@@ -122,7 +113,24 @@ def next_step(snapshot: Snapshot, now: datetime) -> Step:
     if isinstance(snapshot.observed, Problem):
         return Step(published=hidden(snapshot, snapshot.observed, now))
     on_course = _on_course(snapshot)
-    return on_course if isinstance(on_course, Step) else _look(on_course, snapshot.observed, now)
+    if isinstance(on_course, Step):
+        return on_course
+    step = _look(on_course, snapshot.observed, now)
+    because = _because(snapshot, step)
+    # What has no cause of its own follows from what the reconcile is about.
+    writes = (
+        replace(write, cause=because) if write.cause is WISHED else write for write in step.writes
+    )
+    return replace(step, writes=tuple(writes))
+
+
+def _because(snapshot: Snapshot, step: Step) -> WriteCause:
+    resource, found = snapshot.resource, step.published.found if step.published else None
+    if resource.status.get("observedGeneration") != resource.generation:
+        return WriteCause(Origin.WISH, f"spec of generation {resource.generation}")
+    if found and found.stale:
+        return WriteCause(Origin.WORLD, found.stale.what)
+    return WriteCause(Origin.WORLD, "groups and objects that are there, or this release")
 
 
 def admits(snapshot: Snapshot, subject: Subject, now: datetime, record: PlanRecord) -> bool:
@@ -470,10 +478,10 @@ def _beside(
     """
     if subject.intent.paused or deployed.decision is None or planned.record is None:
         return None
-    if (back := _come_back(snapshot, derived, subject, planned.record)) is not None:
+    if (back := came_back(snapshot, derived, subject, planned.record)) is not None:
         record = _numbered(snapshot, derived, back)
         return _record(snapshot, derived, record) or replace(planned, record=record)
-    ask = _question_beside(derived, subject, planned.record, deployed.decision)
+    ask = question_beside(derived, subject, planned.record, deployed.decision)
     answer = snapshot.answers.get(ask) if ask else None
     # After the writes of this reconcile it is too late to ask: they have stopped the group.
     if ask and answer is None and not snapshot.outcome:
@@ -484,21 +492,6 @@ def _beside(
     if ask.is_refuge and not_admitted(snapshot, derived, subject, answer.record):
         return None
     return _placed_beside(snapshot, derived, planned, ask, answer.record)
-
-
-def _question_beside(
-    derived: Derived, subject: Subject, record: PlanRecord, decision: Decision
-) -> Ask | None:
-    refused = derived.refused if _takes_refuge(subject, derived, record) else ()
-    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
-    group = next(iter((*refused, *decision.stopping)), None)
-    if group is None or len(decision.groups) != len(record.plan.groups):
-        return None
-    generation = generation_of(decision.groups[group].name)[1]
-    if generation >= GENERATION_MAX:
-        return None
-    leaving = frozenset({group} if refused else ())
-    return Ask(on=record, lost=derived.lost, beside=(group, generation + 1), leaving=leaving)
 
 
 def _placed_beside(
@@ -513,28 +506,6 @@ def _placed_beside(
     name, nodes = generation_name(root, generation - 1), record.plan.groups[group]
     event = refuge_event(name, nodes) if ask.is_refuge else surge_event(name, nodes)
     return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
-
-
-def _takes_refuge(subject: Subject, derived: Derived, record: PlanRecord) -> bool:
-    intent = subject.intent
-    # In a queue the next generation would wait for the quota that the former one holds.
-    moves = intent.scheduler != "Kueue" and intent.replan is not Replan.NEVER
-    # The indices are those of the record that stands.
-    return moves and not intent.plan_only and record == derived.record
-
-
-def _come_back(
-    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
-) -> PlanRecord | None:
-    # One that is to restart in any case goes on as its next generation.
-    if not derived.rules.keeps_templates or record != derived.record:
-        return None
-
-    def made_for(moved: PlanRecord, index: int) -> str:
-        return asked_of(moved.plan, as_made(snapshot, derived, subject, moved), index)
-
-    base, asked = base_name(snapshot.resource.owner.name), derived.rules.restart_asked
-    return come_back(derived.observed, base, record, made_for, asked)
 
 
 def _kept(

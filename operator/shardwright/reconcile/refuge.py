@@ -72,8 +72,8 @@ def _keeps_down(fault: NodeFault, state: GroupState, pods: int) -> bool:
     return fault is NodeFault.NOT_READY or state.failing or not state.settled(pods)
 
 
-def due(refused: Mapping[int, datetime], now: datetime) -> tuple[int, ...]:
-    """Return those of these groups whose place has been refused for long enough."""
+def refused_long(refused: Mapping[int, datetime], now: datetime) -> tuple[int, ...]:
+    """Return the groups whose place has been refused for long enough."""
     limit = timedelta(seconds=REFUSED_AFTER_SECONDS)
     return tuple(index for index, since in sorted(refused.items()) if now - since >= limit)
 

@@ -16,13 +16,13 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline.replanning import Held, Replanned
 from shardwright.planning.report import Plan
-from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.quotas import Allowance, Pods, Priorities
 from shardwright.reconcile.record_object import SigningKeys
 from shardwright.reconcile.revisions import AskedSpec, Course, Former
+from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import DryRunPod, ObjectKey, Write
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner

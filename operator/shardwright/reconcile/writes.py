@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from shardwright.reconcile.cause import LEFT_BEHIND, WISHED, Cause
+from shardwright.reconcile.write_cause import LEFT_BEHIND, WISHED, WriteCause
 from shardwright.rendering.bundle import KubernetesObject
 
 ObjectKey = tuple[str, str]
@@ -23,7 +23,7 @@ class Why(StrEnum):
     FAILURE = "Failure"  #: a rank has failed, and all of the group starts again
     REQUESTED = "Requested"  #: somebody has asked for a restart
     START = "Start"  #: a group leaves zero
-    CAUSE = "Cause"  #: what was behind a failure has become known
+    CAUSE = "WriteCause"  #: what was behind a failure has become known
     STOP_AGAIN = "StopAgain"  #: somebody scaled a group up while it stopped
     NOTE = "Note"  #: what is remembered of a group has changed
 
@@ -37,7 +37,7 @@ class Create:
 
     content: KubernetesObject
     needs: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class CreateKey:
 
     content: KubernetesObject
     asked: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class KeepRevision:
     """Create a ControllerRevision named by its content; an existing one of its name is the same."""
 
     content: KubernetesObject
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class StartJob:
     """Create a Job named by its work; an existing one of its name is the same."""
 
     content: KubernetesObject
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class DropRevision:
     name: str
     owner_uid: str
     needs: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Apply:
     why: Why = Why.DRIFT
     fields: tuple[str, ...] = ()  # paths of those that differ
     needs: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Patch:
     why: Why
     replicas: int | None = None
     needs: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class DryRunPod:
 
     content: KubernetesObject
     set_uid: str
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class Delete:
     grace_seconds: int | None = None
     why: Why | None = None
     needs: frozenset[ObjectKey] = frozenset()
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Adopt:
     name: str
     uid: str
     owner: Mapping[str, Any]
-    cause: Cause = field(default=LEFT_BEHIND, compare=False)
+    cause: WriteCause = field(default=LEFT_BEHIND, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class HandOver:
     namespace: str
     version: str
     replicas: int
-    cause: Cause = field(default=WISHED, compare=False)
+    cause: WriteCause = field(default=WISHED, compare=False)
 
 
 HIDDEN_NAME: Final = "(name withheld)"

@@ -222,7 +222,7 @@ def _service(
 def disruption_budgets(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:
     """Yield the budget over all ranks: drains always go on, and never take two groups at once.
 
-    ``ready_pods`` are in groups that have been Ready; with one at most there is no budget.
+    ``ready_pods`` are those that may be ready together; with one at most there is no budget.
     """
     # A budget that allows everything costs: Kubernetes writes its status with each pod that comes.
     least = ready_pods - 1
@@ -354,8 +354,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     Args:
         plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
         deployment: the user's wishes for running it, already checked.
-        ready_pods: pods of the groups that have been Ready at some time, for the disruption budget
-            (None: all).
+        ready_pods: pods that may be ready together, for the disruption budget (None: all).
 
     Raises:
         InputError: the plan can be shown but not run.

@@ -16,7 +16,7 @@ from shardwright.controller.look_log import (
     transitions,
 )
 from shardwright.controller.process_settings import JsonLines
-from shardwright.reconcile.cause import Cause, Origin
+from shardwright.reconcile.write_cause import Origin, WriteCause
 from shardwright.reconcile.writes import Apply, Create, DryRunPod, Patch, Why, Write
 
 KEY = ("models", "m")
@@ -96,7 +96,7 @@ def test_what_a_model_is_cut_into_is_told() -> None:
     assert changes({}, {"layout": "TP8"}) == [("layout", "", "TP8", "")]
 
 
-UNDONE = Cause(Origin.UNDONE, "spec.replicas", by="kubectl-edit")
+UNDONE = WriteCause(Origin.UNDONE, "spec.replicas", by="kubectl-edit")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ UNDONE = Cause(Origin.UNDONE, "spec.replicas", by="kubectl-edit")
                 uid="u",
                 annotations={},
                 why=Why.FAILURE,
-                cause=Cause(Origin.FAILURE, "rank 1, exit code 137"),
+                cause=WriteCause(Origin.FAILURE, "rank 1, exit code 137"),
             ),
             {"message": "patch StatefulSet/m-1", "cause": "Failure: rank 1, exit code 137"},
         ),

@@ -6,10 +6,10 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.reconcile.cause import Cause, Origin
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.events import Event, events_of, plan_event
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.write_cause import Origin, WriteCause
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, World, desired, service, stateful_set
@@ -86,7 +86,7 @@ def test_a_cause_that_shows_only_while_the_group_stops_is_said_again() -> None:
 
 
 def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
-    undone = Cause(Origin.UNDONE, "spec.ports[0].port")
+    undone = WriteCause(Origin.UNDONE, "spec.ports[0].port")
     repaired = Apply(content=service(), uid="u", fields=("spec.ports[0].port",), cause=undone)
     noted = Patch(
         name="llama-0",

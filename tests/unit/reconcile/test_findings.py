@@ -8,10 +8,10 @@ import pytest
 from shardwright.api.conditions import ALWAYS, Condition, ConditionType
 from shardwright.api.published import Status
 from shardwright.planning.report import NoPlan, Plan, WaysOut
-from shardwright.reconcile.cause import Contest
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
+from shardwright.reconcile.write_cause import Contest
 from shardwright.rendering.deployment import NetworkRules, Owner, SecretKey
 from shardwright.rendering.render import ANY_POD
 from tests.support.builders_deployment import a_deployment, a_plan

@@ -13,7 +13,6 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.pipeline.plan_upgrade import PAUSE
-from shardwright.reconcile.cause import Cause, Contest, Origin, rendered_hash
 from shardwright.reconcile.group import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.members import Situation
@@ -22,6 +21,7 @@ from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.snapshot import Ask, Outcome, Refusal
+from shardwright.reconcile.write_cause import Contest, Origin, WriteCause, rendered_hash
 from shardwright.reconcile.writes import (
     Apply,
     Delete,
@@ -757,7 +757,7 @@ class TestOthers:
         published = operator.reconcile()
         assert named(operator.written) == [("Apply", "Service", "llama")]
         (repair,) = operator.written
-        assert repair.cause == Cause(Origin.UNDONE, "spec.ports[0].port")
+        assert repair.cause == WriteCause(Origin.UNDONE, "spec.ports[0].port")
         assert condition(published, "FieldConflict")["status"] == "False"
 
     def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(self) -> None:

@@ -14,14 +14,14 @@ from tests.support.builders_reconcile import NOON, OWNER_UID, pod, stateful_set
 START_SECONDS = 600
 
 
-def a_set(name: str, replicas: int, **annotations: str) -> dict[str, Any]:
+def live_set(name: str, replicas: int, **annotations: str) -> dict[str, Any]:
     live = stateful_set(name)
     live["metadata"] |= {"uid": f"uid-of-{name}", "annotations": annotations}
     return {**live, "spec": {**live["spec"], "replicas": replicas}}
 
 
 def once_ready(name: str, replicas: int, **annotations: str) -> dict[str, Any]:
-    return a_set(name, replicas, **{READY_ONCE: "true"} | annotations)
+    return live_set(name, replicas, **{READY_ONCE: "true"} | annotations)
 
 
 def ready(*names: str) -> list[dict[str, Any]]:
@@ -36,8 +36,8 @@ def ready(*names: str) -> list[dict[str, Any]]:
         ([once_ready("llama-0", 0, **{SIZE: "2"}), once_ready("llama-1", 2)], [], 4),
         ([once_ready("llama-0", 2), once_ready("llama-0-g1", 2)], [], 4),
         ([once_ready("llama-0", 2), once_ready("llama-0-g1", 0, **{SIZE: "2"})], [], 2),
-        ([once_ready("llama-0", 1), a_set("llama-1", 1)], [], 1),
-        ([once_ready("llama-0", 1), a_set("llama-1", 1)], ready("llama-1-0"), 2),
+        ([once_ready("llama-0", 1), live_set("llama-1", 1)], [], 1),
+        ([once_ready("llama-0", 1), live_set("llama-1", 1)], ready("llama-1-0"), 2),
         ([once_ready("llama-0", 1)], ready("llama-0-0", "llama-1-0"), 2),
         ([], [], 0),
     ],
@@ -65,7 +65,7 @@ def test_all_pods_that_may_be_ready_together_are_counted(
 def test_a_group_that_starts_counts_before_it_serves_and_not_for_ever(
     seconds: int, counted: int
 ) -> None:
-    live = a_set("llama-0", 2)
+    live = live_set("llama-0", 2)
     observed = Observed(
         objects={object_key(live): live}, starting_since={live["metadata"]["uid"]: NOON}
     )

@@ -14,12 +14,12 @@ from shardwright.reconcile.annotations import (
     UNSCHEDULABLE_SECONDS,
     find_unschedulable,
 )
-from shardwright.reconcile.cause import Origin
 from shardwright.reconcile.disruption import planned_nodes
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.pod_inputs import following, seeking
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.snapshot import Ask, Snapshot
+from shardwright.reconcile.write_cause import Origin
 from shardwright.rendering.bundle import TEMPLATE_HASH
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_pools import an_autoscaled_pool, turnout

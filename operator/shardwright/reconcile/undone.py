@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.cause import Contest, Origin, rendered_hash
 from shardwright.reconcile.observed import object_key
 from shardwright.reconcile.snapshot import Outcome
+from shardwright.reconcile.write_cause import Contest, Origin, rendered_hash
 from shardwright.reconcile.writes import Apply, Create, Delete, ObjectKey, Why, Write
 
 REPAIRS_MAX: Final = 3

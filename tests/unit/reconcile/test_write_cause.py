@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.cause import Cause, Origin, changed_by, is_undone
+from shardwright.reconcile.write_cause import Origin, WriteCause, changed_by, is_undone
+from shardwright.reconcile.writes import Apply, Patch, Why
 from shardwright.rendering.bundle import CONTENT_HASH
+from tests.support.builders_reconcile import crashed
+from tests.support.builders_snapshot import TWO_NODES, Operator
+from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 OURS = "shardwright"
 
@@ -94,9 +98,58 @@ def test_of_several_owners_the_last_is_named_and_neither_we_nor_a_status_are() -
 
 
 def test_a_cause_is_said_in_a_line() -> None:
-    assert str(Cause(Origin.UNDONE, "spec.minAvailable", "argocd")) == (
+    assert str(WriteCause(Origin.UNDONE, "spec.minAvailable", "argocd")) == (
         "Undone: spec.minAvailable, by argocd"
     )
-    assert str(Cause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
+    assert str(WriteCause(Origin.FAILURE, "rank 1: Error, exit code 139")) == (
         "Failure: rank 1: Error, exit code 139"
     )
+
+
+def serving() -> Operator:
+    """Return an operator with one group of two nodes that serves, and whose work is done."""
+    cluster = SmallCluster()
+    cluster.add_nodes(3)
+    operator = Operator(cluster, TWO_NODES | {"replicas": 1})
+    operator.run(LOAD_SECONDS + 60)
+    operator.written.clear()
+    return operator
+
+
+def causes(operator: Operator, why: Why) -> list[WriteCause]:
+    return [
+        write.cause
+        for write in operator.written
+        if isinstance(write, Apply | Patch) and write.why is why
+    ]
+
+
+def test_a_group_that_is_changed_failed_taken_or_started_says_from_what_it_follows() -> None:
+    operator = serving()
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
+    operator.run(60)
+    (rolled,) = causes(operator, Why.ROLLOUT)
+    assert rolled.origin is Origin.WISH
+    assert "template.spec.containers[engine].env[NCCL_DEBUG]" in rolled.what
+    assert [cause.origin for cause in causes(operator, Why.START)] == [Origin.WAIT]
+
+    operator = serving()
+    status = crashed("llama-0-1")["status"]["containerStatuses"]
+    operator.cluster.pods["llama-0-1"]["status"] |= {"containerStatuses": status}
+    operator.cluster.version += 1
+    operator.run(10)
+    assert causes(operator, Why.FAILURE) == [
+        WriteCause(Origin.FAILURE, "rank 1: Error, exit code 1")
+    ]
+
+    operator = serving()
+    operator.cluster.end(operator.cluster.pods["llama-0-1"], taken_by="EvictionByEvictionAPI")
+    operator.run(10)
+    assert causes(operator, Why.FAILURE) == [
+        WriteCause(Origin.WORLD, "rank 1: EvictionByEvictionAPI")
+    ]
+
+    operator = serving()
+    operator.cluster.sets()["llama-0"]["spec"]["replicas"] = 1
+    operator.reconcile()
+    assert causes(operator, Why.DRIFT) == [WriteCause(Origin.UNDONE, "spec.replicas")]

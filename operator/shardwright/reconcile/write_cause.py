@@ -27,7 +27,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class WriteCause:
     """What a write follows from: ``what`` is the field, node, pod or rank, ``by`` who undid ours,
     as the API server names them (empty: unknown).
     """
@@ -41,10 +41,10 @@ class Cause:
         return f"{self.origin}: {self.what}" + (f", by {self.by}" if self.by else "")
 
 
-WISHED: Final = Cause(Origin.WISH, "spec")
+WISHED: Final = WriteCause(Origin.WISH, "spec")
 """The cause of what exists because the model is asked for."""
 
-LEFT_BEHIND: Final = Cause(Origin.WORLD, "an earlier model of this name has left it")
+LEFT_BEHIND: Final = WriteCause(Origin.WORLD, "an earlier model of this name has left it")
 """The cause of taking an object back."""
 
 
