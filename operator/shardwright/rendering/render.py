@@ -16,7 +16,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
-from shardwright.rendering import group_token, names, pod_resources, ray, routing, ssh, volumes
+from shardwright.rendering import group_token, names, pod_resources, ray, router_pods, ssh, volumes
 from shardwright.rendering.bundle import (
     ASKED_HASH,
     OWN_HASH,
@@ -156,7 +156,7 @@ def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
     name, router = names.client_service(subject.base), subject.deployment.router
     leads = router is not None and router.leads
-    selector = routing.router_selector if leads else leader_selector
+    selector = router_pods.router_selector if leads else leader_selector
     return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
 
 
@@ -220,7 +220,7 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
         "kind": "NetworkPolicy",
         "metadata": subject.metadata(names.network_policy(subject.base)),
         "spec": policy_spec(
-            subject.base, rules, HTTP_PORT, routing.from_router(subject.deployment)
+            subject.base, rules, HTTP_PORT, router_pods.from_router(subject.deployment)
         ),
     }
 
@@ -369,15 +369,15 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
 def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
     deployment = subject.deployment
     if deployment.picker:
-        yield routing.inference_pool(deployment, deployment.picker)
+        yield router_pods.inference_pool(deployment, deployment.picker)
     if deployment.router is None:
         return
-    yield routing.scripts_of(deployment)
+    yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
-        yield routing.network_policy(deployment, rules)
+        yield router_pods.network_policy(deployment, rules)
     if deployment.serving.api_key:
-        yield routing.leaders_service(deployment)
-    yield routing.router(subject.plan, deployment, deployment.router)
+        yield router_pods.leaders_service(deployment)
+    yield router_pods.router(subject.plan, deployment, deployment.router)
 
 
 def _keys(subject: RenderInputs) -> Iterator[KubernetesObject]:
