@@ -39,7 +39,7 @@ from shardwright.reconcile.relocation import (
     late_nodes,
     recheck_at,
 )
-from shardwright.reconcile.routing import of_routers
+from shardwright.reconcile.route import of_routers
 from shardwright.reconcile.snapshot import Cluster, Outcome, Snapshot
 from shardwright.reconcile.writes import DryRunPod
 from shardwright.rendering.names import base_name, generation_of, group_names

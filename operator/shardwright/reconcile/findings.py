@@ -17,7 +17,7 @@ from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.members import Awaited, GroupState, Situation
 from shardwright.reconcile.quotas import IN_USE
 from shardwright.reconcile.revisions import Revision
-from shardwright.reconcile.routing import Route
+from shardwright.reconcile.route import Route
 from shardwright.reconcile.wording import (
     SHOWN,
     leftovers_sentence,

@@ -30,7 +30,7 @@ from shardwright.reconcile.findings import (
     why_missing,
 )
 from shardwright.reconcile.members import Awaited, GroupState
-from shardwright.reconcile.routing import Route, Way
+from shardwright.reconcile.route import Route, Way
 from shardwright.reconcile.wording import (
     SHOWN,
     alpha_groups_sentence,

@@ -43,7 +43,7 @@ from shardwright.reconcile.record_object import record_key, record_object, recor
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
-from shardwright.reconcile.routing import Route, fallen_back, route_of, taken
+from shardwright.reconcile.route import Route, fallen_back, route_of, taken
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
 from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause, rendered_hash

@@ -36,7 +36,7 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.routing import Route
+from shardwright.reconcile.route import Route
 from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
 from shardwright.reconcile.wording import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.writes import (

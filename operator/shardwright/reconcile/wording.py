@@ -14,7 +14,7 @@ from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.members import Awaited, Failure, GroupState, Wait
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.routing import Route, Way
+from shardwright.reconcile.route import Route, Way
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import (

@@ -22,7 +22,7 @@ from shardwright.rendering import (
     names,
     pod_resources,
     ray,
-    routing,
+    router_pods,
     ssh,
     volumes,
 )
@@ -186,7 +186,7 @@ def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
     name, router = names.client_service(subject.base), subject.deployment.router
     leads = router is not None and router.leads
-    selector = routing.router_selector if leads else leader_selector
+    selector = router_pods.router_selector if leads else leader_selector
     return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
 
 
@@ -253,7 +253,7 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
             subject.base,
             rules,
             HTTP_PORT,
-            routing.from_router(subject.deployment),
+            router_pods.from_router(subject.deployment),
             asks_the_node=_asks_the_node(subject.deployment),
         ),
     }
@@ -423,15 +423,15 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
 def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
     deployment = subject.deployment
     if deployment.picker:
-        yield routing.inference_pool(deployment, deployment.picker)
+        yield router_pods.inference_pool(deployment, deployment.picker)
     if deployment.router is None:
         return
-    yield routing.scripts_of(deployment)
+    yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
-        yield routing.network_policy(deployment, rules)
+        yield router_pods.network_policy(deployment, rules)
     if deployment.serving.api_key:
-        yield routing.leaders_service(deployment)
-    yield routing.router(subject.plan, deployment, deployment.router)
+        yield router_pods.leaders_service(deployment)
+    yield router_pods.router(subject.plan, deployment, deployment.router)
 
 
 def _keys(subject: RenderInputs) -> Iterator[KubernetesObject]:

@@ -17,7 +17,7 @@ from shardwright.rendering.deployment import (
 )
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.render import render
-from shardwright.rendering.routing import arguments, balance_threshold, router_selector
+from shardwright.rendering.router_pods import arguments, balance_threshold, router_selector
 from tests.support.builders_deployment import a_deployment, a_plan
 
 ROUTER = RouterOptions(account="shardwright-router", image="registry.internal/router:1", replicas=2)

@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.routing import (
+from shardwright.reconcile.route import (
     FALLBACK_SECONDS,
     RETURN_SECONDS,
     Route,
@@ -19,7 +19,7 @@ from shardwright.reconcile.routing import (
 )
 from shardwright.rendering.deployment import Deployment, RouterOptions
 from shardwright.rendering.labels import leader_selector, owned_metadata
-from shardwright.rendering.routing import router_selector
+from shardwright.rendering.router_pods import router_selector
 from tests.support.builders_deployment import a_deployment, an_owner
 from tests.support.builders_reconcile import NOON
 

@@ -14,7 +14,7 @@ from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.labels import leader_selector
-from shardwright.rendering.routing import ROUTER
+from shardwright.rendering.router_pods import ROUTER
 
 FALLBACK_SECONDS: Final = 15
 """How long no pod of a router is ready until the Service leads to the groups. Basis: chosen: longer
