@@ -93,7 +93,9 @@ _MADE_UP = count()
 def _named_by_the_server(write: Write) -> str:
     """Return the name as the API server quotes it: a made-up one where the object has none."""
     metadata = getattr(write, "content", {"metadata": {"name": ""}})["metadata"]
-    return str(metadata["name"] if "name" in metadata else f"{metadata}{next(_MADE_UP)}")
+    return str(
+        metadata["name"] if "name" in metadata else f"{metadata['generateName']}{next(_MADE_UP)}"
+    )
 
 
 def _kind(write: Write) -> str:
