@@ -32,7 +32,8 @@ class Serving:
     how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
     in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
     the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
-    ``guarded``: the guard in ``files_dir`` asks every request for the key.
+    Requests name media of ``media_domains`` alone. ``guarded``: the guard in ``files_dir`` asks
+    every request for the key.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Serving:
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
     over_ray: bool = False
+    media_domains: tuple[str, ...] = ()
     guarded: bool = False
 
 

@@ -69,7 +69,11 @@ _CAUSES: Final = {
 }
 
 
-_OPENED: Final = {Guard.KEY: "some paths of the engine take requests without the API key"}
+_OPENED: Final = {
+    Guard.KEY: "some paths of the engine take requests without the API key",
+    Guard.MEDIA: "requests can have media fetched from any host, if the model takes media",
+    Guard.FILES: "the engine can write the weights in its cache, or has the token of the hub",
+}
 
 
 class ConditionSaid(NamedTuple):

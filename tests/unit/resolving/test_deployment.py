@@ -76,6 +76,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             over_ray=True,
             environment=(("NCCL_DEBUG", "WARN"),),
             api_key=SecretKey(name="clients", key="key"),
+            media_domains=("images.example.com",),
         ),
         drafting=DraftingOptions(drafts_by=DraftMethod.PROMPT_LOOKUP, draft_tokens=3),
         pods=PodOptions(
