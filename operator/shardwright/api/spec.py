@@ -142,7 +142,7 @@ class KvOffload(Part):
     )
 
 
-Domain = Annotated[
+MediaHost = Annotated[
     str,
     StringConstraints(
         max_length=253, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
@@ -220,7 +220,7 @@ class Engine(Part):
         "(Authorization: Bearer ...). Only the kubelet reads it, never the operator; pods "
         "get it when they start. Default: everybody who reaches the Service is served.",
     )
-    media_domains: list[Domain] | None = Field(
+    media_domains: list[MediaHost] | None = Field(
         default=None,
         max_length=32,
         description="With vLLM: hosts from which requests may have images, sound and video "
