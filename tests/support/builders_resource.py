@@ -79,6 +79,7 @@ _COMPLETE: Manifest = {
         "kvOffload": {"hostMemory": "64Gi"},
         "speculation": {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60},
         "apiKeySecretRef": {"name": "clients", "key": "key"},
+        "mediaDomains": ["images.example.com"],
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
     },
     "workload": {

@@ -243,6 +243,7 @@ def _environment(
     fields = {
         "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         "status.podIP": "127.0.0.1",
+        "metadata.name": f"{labels['shardwright.io/group']}-{index}",
         "metadata.labels['shardwright.io/template-hash']": labels["shardwright.io/template-hash"],
     }
     values = {}

@@ -145,6 +145,14 @@ class KvOffload(Part):
     )
 
 
+MediaHost = Annotated[
+    str,
+    StringConstraints(
+        max_length=253, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+    ),
+]
+
+
 class Engine(Part):
     """The inference engine."""
 
@@ -215,6 +223,14 @@ class Engine(Part):
         description="With vLLM: Secret with the API key that clients must send "
         "(Authorization: Bearer ...). Only the kubelet reads it, never the operator; pods "
         "get it when they start. Default: everybody who reaches the Service is served.",
+    )
+    media_domains: list[MediaHost] | None = Field(
+        default=None,
+        max_length=32,
+        description="With vLLM: hosts from which requests may have images, sound and video "
+        "fetched, as images.example.com; redirects are not followed. Default: none, requests bring "
+        "them.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     env: list[EnvironmentVariable] = Field(
         default_factory=list,

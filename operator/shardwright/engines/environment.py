@@ -153,6 +153,7 @@ NEVER: Final[Mapping[str, str]] = {
     "VLLM_ENGINE_READY_TIMEOUT_S": "is set by shardwright from the bytes to load",
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "is set by shardwright",
     "VLLM_HOST_IP": "is set by shardwright",
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "is set by shardwright: none is followed",
     "VLLM_PORT": "clashes with the ports of the group",
     "VLLM_PP_LAYER_PARTITION": "is set by shardwright; pin spec.parallelism.partition instead",
     "VLLM_SERVER_DEV_MODE": "opens endpoints that run code",
@@ -203,7 +204,6 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "TRITON_PTXAS_PATH": "loads code",
     "VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS": "gives requests tools that run code",
     "VLLM_LOGGING_CONFIG_PATH": "reads a file that can name code",
-    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "lets requests fetch from other hosts",
     "VLLM_PLUGINS": "loads code",
     "VLLM_USE_MODELSCOPE": "takes weights from another hub",
 }
@@ -292,6 +292,8 @@ BELOW_OWN: Final[Mapping[str, str]] = MappingProxyType(
         "HOME": _HOME,  # all that has no variable: ~/.deep_gemm, ~/.nv, ~/.ssh
         # the driver's own compiler; CUDA programming guide
         "CUDA_CACHE_PATH": f"{_HOME}/.nv/ComputeCache",
+        # copies of a model's own code, if it may bring some; huggingface_hub 2.4, constants.py
+        "HF_MODULES_CACHE": f"{_HOME}/.cache/huggingface/modules",
         # FlashInfer adds .cache/flashinfer; flashinfer/jit/env.py
         "FLASHINFER_WORKSPACE_BASE": _HOME,
         # else /tmp/torchinductor_USER; torch/_inductor/runtime/cache_dir_utils.py

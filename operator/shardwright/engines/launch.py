@@ -32,10 +32,10 @@ class Serving:
     largest rank. ``drafts_by`` is how tokens are drafted (None: not at all), ``draft_tokens`` in
     every step, by the model or head in ``draft_model`` if any. ``arguments`` are the user's,
     already checked. ``files_dir`` holds the files an engine reads. ``over_ray``: a Ray cluster
-    joins the ranks of several pods.
-    ``guarded``: the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too
-    much is refused, and does not wait; ``by_priority``: what waits is served by the priority that
-    clients say. ``gives_tokens``: a router asks for the tokens of prompts.
+    joins the ranks of several pods. Requests name media of ``media_domains`` alone. ``guarded``:
+    the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too much is
+    refused, and does not wait; ``by_priority``: what waits is served by the priority that clients
+    say. ``gives_tokens``: a router asks for the tokens of prompts.
     """
 
     model: str
@@ -57,6 +57,7 @@ class Serving:
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
     over_ray: bool = False
+    media_domains: tuple[str, ...] = ()
     guarded: bool = False
     refuses: bool = False
     by_priority: bool = False

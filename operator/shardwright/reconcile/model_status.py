@@ -72,7 +72,11 @@ _CAUSES: Final = {
 }
 
 
-_OPENED: Final = {Guard.KEY: "some paths of the engine take requests without the API key"}
+_OPENED: Final = {
+    Guard.KEY: "some paths of the engine take requests without the API key",
+    Guard.MEDIA: "requests can have media fetched from any host, if the model takes media",
+    Guard.FILES: "the engine can write the weights in its cache, or has the token of the hub",
+}
 
 _ROUTES: Final = {
     Way.ROUTER: Reason.ROUTER_LEADS,

@@ -274,6 +274,7 @@ class ServingOptions:
     arguments: Mapping[str, object] | None = None  # option without dashes: value
     environment: tuple[tuple[str, str], ...] = ()
     api_key: SecretKey | None = None  # from clients; None: they send nothing
+    media_domains: tuple[str, ...] = ()  # from which requests may have media fetched
     over_ray: bool = False  # Ray joins the ranks of groups of several pods
     silence_seconds: int = 0  # 0: tokens are not watched
     idle_seconds: int = 0

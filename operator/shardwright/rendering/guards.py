@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from shardwright.engines.registry import VLLM
+from shardwright.rendering import volumes
 from shardwright.rendering.deployment import Deployment
 
 GUARDS: Final = "shardwright.io/guards"
@@ -17,11 +19,18 @@ class Guard(StrEnum):
     """A protection of pods, by its word in the label."""
 
     KEY = "key"  # every request brings the API key, but for health and metrics
+    MEDIA = "media"  # requests have media fetched from the domains of the spec alone
+    FILES = "files"  # the engine can write no weights, and has no token of the hub
 
 
 def guards_for(deployment: Deployment) -> frozenset[Guard]:
     """Return the guards that this release gives the pods of a deployment."""
-    return frozenset({Guard.KEY} if deployment.serving.api_key else ())
+    has = {
+        Guard.KEY: deployment.serving.api_key is not None,
+        Guard.MEDIA: deployment.engine == VLLM.name,
+        Guard.FILES: bool(volumes.downloads(deployment)),
+    }
+    return frozenset(guard for guard, stands in has.items() if stands)
 
 
 def guard_label(guards: Collection[Guard]) -> dict[str, str]:

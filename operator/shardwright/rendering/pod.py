@@ -114,7 +114,7 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 
 def start_budget(plan: Plan, deployment: Deployment) -> pod_resources.StartBudget:
     """Return the time a resource's engines may take to serve."""
-    return _budget(plan, deployment, downloads=volumes.engine_downloads(deployment))
+    return _budget(plan, deployment, downloads=False)  # another container has done that
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
@@ -272,6 +272,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
+        media_domains=deployment.serving.media_domains,
         guarded=deployment.serving.api_key is not None,
         refuses=deployment.serving.refuses,
         by_priority=deployment.serving.by_priority,
@@ -287,21 +288,13 @@ def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
 def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     engine = ENGINES[deployment.engine]
     ours = [
-        # First: the kubelet expands $(POD_NAME) only in variables that come after it.
-        *_pod_name(deployment),
+        _field("POD_NAME", "metadata.name"),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(engine.address_variable, "status.podIP"),
         *_group_environment(plan),
         *(
             {"name": name, "value": value}
             for name, value in _fixed_environment(plan, deployment).items()
-        ),
-        *(
-            _secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token)
-            # With a cache the init container downloads, and only the container that downloads has
-            # the token.
-            if deployment.weights.cache is None
-            else []
         ),
         *volumes.environment(deployment.weights.object_store),
         *_secret(engine.api_key_variable, deployment.serving.api_key),
@@ -310,23 +303,24 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
-    own, load_seconds = (volumes.own_dir(deployment), start_budget(plan, deployment).load_seconds)
     start = Start(
-        own_dir=own, load_seconds=load_seconds, execute_seconds=pod_resources.EXECUTE_SECONDS
+        own_dir=volumes.OWN_DIR,
+        load_seconds=start_budget(plan, deployment).load_seconds,
+        execute_seconds=pod_resources.EXECUTE_SECONDS,
     )
-    fixed = {
-        "HF_HOME": volumes.HUB_DIR,
-        **written_folders(own, dict(deployment.serving.environment)),
+    return {
+        "HF_HOME": volumes.hub_dir(deployment),
+        # All files are there: a restart must not depend on whether the hub can be reached.
+        "HF_HUB_OFFLINE": "1",
+        **written_folders(volumes.OWN_DIR, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
         **network.environment(plan),
     }
-    # All files are there: a restart must not depend on whether the hub can be reached.
-    return fixed if volumes.engine_downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
     """Return the variables alike on every rank: no secret, no folder of one pod."""
-    folders = (volumes.own_dir(deployment), TMP_DIR)
+    folders = (volumes.OWN_DIR, TMP_DIR)
     fixed = (
         name
         for name, value in _fixed_environment(plan, deployment).items()
@@ -336,7 +330,9 @@ def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
 
 
 def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    taken = {variable["name"] for variable in ours}
+    engine = ENGINES[deployment.engine]
+    secret = (HUB_TOKEN_VARIABLE, engine.api_key_variable)
+    taken = {*secret, *(variable["name"] for variable in ours)}
     return [
         {"name": name, "value": literal(value)}
         for name, value in deployment.serving.environment
@@ -348,15 +344,21 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     fixed = {
         "HF_HOME": volumes.HUB_DIR,
-        **written_folders(volumes.own_dir(deployment), dict(deployment.serving.environment)),
+        **written_folders(volumes.FILLED_OWN_DIR, dict(deployment.serving.environment)),
     }
     ours = [
-        *_pod_name(deployment),
+        # First: the kubelet expands $(POD_NAME) only in variables that come after it.
+        _field("POD_NAME", "metadata.name"),
         *({"name": name, "value": value} for name, value in fixed.items()),
         *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
-    # The container that downloads sees no weights of a claim, and no key of the group.
-    mounted = {"scripts", "cache", "tmp"}
+    # The container that downloads sees no weights of a claim, and no key of the group. It alone has
+    # the hub's token, and the cache as a whole: it runs no code of the model's.
+    mounts = [
+        _SCRIPTS_MOUNT,
+        {"name": "cache", "mountPath": volumes.CACHE_DIR},
+        {"name": "tmp", "mountPath": TMP_DIR},
+    ]
     return {
         "name": "weights",
         "image": deployment.image,
@@ -367,7 +369,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "resources": pod_resources.of_download(plan, deployment),
         "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
+        "volumeMounts": mounts,
     }
 
 
@@ -375,11 +377,6 @@ def _container_security(deployment: Deployment, added: tuple[str, ...] = ()) -> 
     capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
     root = {"readOnlyRootFilesystem": True} if deployment.pods.read_only_root else {}
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities, **root}
-
-
-def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
-    # It must stand before its references.
-    return [] if deployment.weights.cache is None else [_field("POD_NAME", "metadata.name")]
 
 
 def _group_environment(plan: Plan) -> list[dict[str, Any]]:
@@ -444,13 +441,19 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     ]
 
 
+_SCRIPTS_MOUNT: Final = {"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}
+_PATHS: Final = {
+    "run": "/run/shardwright",
+    "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
+    "tmp": TMP_DIR,
+}
+
+
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    paths = {
-        "cache": volumes.CACHE_DIR,
-        "run": "/run/shardwright",
-        "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
-        "tmp": TMP_DIR,
-    }
-    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
-    mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
-    return mounts + volumes.source_mounts(deployment) + volumes.store_mounts(deployment)
+    return [
+        _SCRIPTS_MOUNT,
+        *volumes.cache_mounts(deployment),
+        *({"name": name, "mountPath": path} for name, path in _PATHS.items()),
+        *volumes.source_mounts(deployment),
+        *volumes.store_mounts(deployment),
+    ]

@@ -449,7 +449,7 @@ def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
 def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
     downloaded = downloaded_bytes(
         plan,
-        model=volumes.engine_downloads(deployment),
+        model=volumes.downloads_model(deployment),
         draft=volumes.downloads_draft(deployment),
         quantizes=deployment.weights.quantization is not None,
     )

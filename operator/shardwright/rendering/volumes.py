@@ -38,9 +38,43 @@ this and its engine's.
 """
 
 
-def own_dir(deployment: Deployment) -> str:
-    """Return the folder of a pod's own files: a claim may be shared, and pods' names are stable."""
-    return CACHE_DIR if deployment.weights.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
+OWN_DIR: Final = f"{CACHE_DIR}/own"
+"""Where an engine writes: code that it compiles, above all, which it loads again unseen."""
+
+_OWN_PART: Final = "pods/$(POD_NAME)"
+"""Its part of the cache: a claim may be shared, and pods' names are stable."""
+
+FILLED_OWN_DIR: Final = f"{CACHE_DIR}/{_OWN_PART}"
+"""The same folder in the container that downloads, which has the cache as a whole."""
+
+
+def hub_dir(deployment: Deployment) -> str:
+    """Return the hub's folder of an engine: what was downloaded, else an empty one of its own."""
+    return HUB_DIR if downloads(deployment) else f"{OWN_DIR}/huggingface"
+
+
+def cache_mounts(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return an engine's parts of the cache: what was downloaded to read, and its own to write.
+
+    Others of the same claim load what lies there, so no engine writes anything but its own.
+    """
+    parts = [HUB_DIR, *sorted(_filled_folders(deployment))] if downloads(deployment) else []
+    read = [
+        {
+            "name": "cache",
+            "mountPath": path,
+            "subPath": path.removeprefix(f"{CACHE_DIR}/"),
+            "readOnly": True,
+        }
+        for path in parts
+    ]
+    return [*read, {"name": "cache", "mountPath": OWN_DIR, "subPathExpr": _OWN_PART}]
+
+
+def _filled_folders(deployment: Deployment) -> set[str]:
+    # Below the cache, by kind: the folder of each download is two levels and a commit below that.
+    folders = (folder for _, _, folder in downloads(deployment) if folder)
+    return {"/".join(folder.split("/")[:3]) for folder in folders}
 
 
 def volume(deployment: Deployment) -> list[dict[str, Any]]:
@@ -83,8 +117,8 @@ def claim_fields(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def engine_downloads(deployment: Deployment) -> bool:
-    """Return whether the engine itself downloads, as nothing is there before."""
+def downloads_model(deployment: Deployment) -> bool:
+    """Return whether the model is downloaded to the node's disk, at each start."""
     return deployment.weights.from_hub and deployment.weights.cache is None
 
 
@@ -161,7 +195,7 @@ def source_mounts(deployment: Deployment) -> list[dict[str, Any]]:
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
     """Return downloads by id, commit (empty: newest) and folder (empty: the hub's cache)."""
-    model = (deployment.model, deployment.weights.revision or "", "")
+    model = ((deployment.model, deployment.weights.revision or "", ""),)
     hub = [
         adapter.source
         for adapter in deployment.serving.adapters.served
@@ -177,7 +211,7 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
         if isinstance(draft, HubCommit)
         else ()
     )
-    return (*(() if deployment.weights.cache is None else (model,)), *drafts, *adapters)
+    return (*(model if deployment.weights.from_hub else ()), *drafts, *adapters)
 
 
 def _claims(deployment: Deployment) -> Mapping[str, str]:

@@ -105,6 +105,12 @@ FEATURES: Final = (
         of_plan=True,
     ),
     Feature(
+        option="allowed-media-domains",
+        path="spec.engine.mediaDomains",
+        asked=lambda spec: bool(spec.engine.media_domains),
+        of_plan=True,
+    ),
+    Feature(
         option="api-key",
         path="spec.engine.apiKeySecretRef",
         asked=lambda spec: spec.engine.api_key_secret_ref is not None,

@@ -285,6 +285,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         arguments=_arguments(spec, version),
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
+        media_domains=tuple(spec.engine.media_domains or ()),
         over_ray=spec.engine.executor == "Ray",
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,

@@ -290,7 +290,7 @@ def _disk_bytes(deployment: Deployment, model: ModelSpec, draft: ModelSpec | Non
     stated = deployment.pods.ephemeral_storage
     if stated is not None:
         return whole_bytes(stated)
-    downloaded = model.least_bytes if volumes.engine_downloads(deployment) else 0
+    downloaded = model.least_bytes if volumes.downloads_model(deployment) else 0
     if draft is not None and volumes.downloads_draft(deployment):
         downloaded += draft.least_bytes
     return pod_resources.disk_request_bytes(downloaded)

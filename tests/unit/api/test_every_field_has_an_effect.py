@@ -209,6 +209,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "engine.apiKeySecretRef.key": _under(
         "engine", *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"}))
     ),
+    "engine.mediaDomains[0]": _under(
+        "engine", *({"mediaDomains": [host]} for host in ("a.example", "b.example"))
+    ),
     "engine.env[0].name": _variable(
         {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}
     ),

@@ -484,7 +484,7 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
         (NetworkPolicies(enabled=False), ["OpenToEverybody"]),
     ],
 )
-def test_that_everybody_may_send_requests_is_noted(
+def test_requests_of_the_whole_cluster_are_worth_a_note(
     policies: NetworkPolicies, reasons: list[str]
 ) -> None:
     operator = replace(OPERATOR, settings=Settings(network_policy=policies))

@@ -256,7 +256,7 @@ def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
     assert (standing.groups[0].loading, standing.most_seconds) == (most / 4, most)
     assert (
         _lines(standing, operator)[4]
-        == f"  llama-0  not ready  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
+        == f"  llama-0  not ready  {FULL * 5}{LIGHT * 15}  526 s of at most 35 min"
     )
 
 

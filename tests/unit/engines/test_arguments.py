@@ -26,6 +26,7 @@ def serving(**changes: Any) -> Serving:
 def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
     assert serve_arguments(a_plan(), serving(revision="0" * 40)) == (
         "org/model", "--served-model-name", "org/model", "--revision", "0" * 40,
+        "--allowed-media-domains", "none.invalid",
         "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2",
         "--distributed-executor-backend", "mp", "--nnodes", "2", "--master-port", "29501",
         "--device-ids", "0,1,2,3,4,5,6,7",

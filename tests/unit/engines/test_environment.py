@@ -115,7 +115,6 @@ def test_what_starts_programs_holds_secrets_or_is_ours_nobody_can_admit(name: st
         ("VLLM_USAGE_STATS_SERVER", "sends data to, or takes it from, another host"),
         ("VLLM_NIXL_SIDE_CHANNEL_HOST", "sends data to, or takes it from, another host"),
         ("NCCL_COMM_ID", "sends data to, or takes it from, another host"),
-        ("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "lets requests fetch from other hosts"),
         ("VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS", "gives requests tools that run code"),
         ("VLLM_USE_MODELSCOPE", "takes weights from another hub"),
         ("VLLM_MLA_DISABLE", UNLISTED),

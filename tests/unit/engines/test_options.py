@@ -188,7 +188,7 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"seed": None}, [("EngineArgumentInvalid", "seed")]),
         ({"seed": [1, 2]}, [("EngineArgumentInvalid", "seed")]),
         ({"response-role": {"a": 1}}, [("EngineArgumentInvalid", "response-role")]),
-        ({"override-generation-config": "[1]", "allowed-media-domains": ["a.example", "b"]}, []),
+        ({"override-generation-config": "[1]", "ignore-patterns": ["a.example", "b"]}, []),
         ({"default-chat-template-kwargs": {"a": {"b": [1, None]}}}, []),
         ({"numa-bind-nodes": [0, 1], "custom-histogram-buckets": {"a": [0.1, 1]}}, []),
         ({"numa-bind-nodes": [0, "one"]}, [("EngineArgumentInvalid", "numa-bind-nodes")]),

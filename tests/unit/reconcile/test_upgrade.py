@@ -110,11 +110,15 @@ def test_pods_from_before_the_guard_of_the_key_run_on_and_say_so_until_they_rest
     assert (pending["status"], pending["reason"]) == ("True", "GuardMissing")
     assert pending["message"].startswith(
         "llama-0: made by a release without a guard of this one; until they restart, some paths of "
-        "the engine take requests without the API key; llama-0: rendered by another release"
+        "the engine take requests without the API key, and requests can have media fetched from "
+        "any host, if the model takes media, and the engine can write the weights in its cache, or "
+        "has the token of the hub; llama-0: rendered by another release"
     )
     operator.cluster.put(crashed("llama-0-1"))
     assert condition_in(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
-    assert {pod["metadata"]["labels"][GUARDS] for pod in operator.cluster.pods.values()} == {"key"}
+    assert {pod["metadata"]["labels"][GUARDS] for pod in operator.cluster.pods.values()} == {
+        "key.media.files"
+    }
 
 
 def marks(operator: Operator) -> list[str]:

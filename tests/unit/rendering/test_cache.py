@@ -13,13 +13,13 @@ import pytest
 
 from shardwright.engines.registry import VLLM
 from shardwright.rendering.bundle import of_kind
-from shardwright.rendering.deployment import CacheClaim, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, SecretKey
 from shardwright.rendering.pod import start_budget
 from shardwright.rendering.render import render
 from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan
-from tests.support.rendered import environment_of, pod_of
+from tests.support.rendered import engine_of, environment_of, pod_of
 
 TOKEN = SecretKey(name="hub", key="token")
 SHARED = a_deployment(
@@ -77,15 +77,37 @@ def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_off
     assert environment_of(bundle)["HF_HOME"] == "/cache/huggingface"
 
 
-def test_what_is_a_pods_own_lies_under_its_name_in_a_claim_that_may_be_shared() -> None:
-    environment = environment_of(render(a_plan(), SHARED))
-    names = list(environment)
+@pytest.mark.parametrize("deployment", [SHARED, OWN, a_deployment()])
+def test_an_engine_reads_what_was_downloaded_and_writes_its_own_part_alone(
+    deployment: Deployment,
+) -> None:
+    bundle = render(a_plan(), deployment)
+    environment = environment_of(bundle)
+    mounts = [item for item in engine_of(bundle)["volumeMounts"] if item["name"] == "cache"]
 
-    assert environment["VLLM_CACHE_ROOT"] == "/cache/pods/$(POD_NAME)/vllm"
+    assert mounts == [
+        {
+            "name": "cache",
+            "mountPath": "/cache/huggingface",
+            "subPath": "huggingface",
+            "readOnly": True,
+        },
+        {"name": "cache", "mountPath": "/cache/own", "subPathExpr": "pods/$(POD_NAME)"},
+    ]
+    assert environment["VLLM_CACHE_ROOT"] == "/cache/own/vllm"
     assert environment["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
-    assert names.index("POD_NAME") < min(
-        names.index(name) for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR")
-    )
+    (container,) = pod_of(bundle)["initContainers"]
+    names = [item["name"] for item in container["env"]]
+    assert names.index("POD_NAME") < names.index("HOME")
+    assert {"name": "HOME", "value": "/cache/pods/$(POD_NAME)/home"} in container["env"]
+
+
+def test_without_downloads_the_hubs_folder_is_the_engines_own() -> None:
+    bundle = render(a_plan(), a_deployment(claim=ClaimPath(claim="weights", path="llama")))
+
+    assert environment_of(bundle)["HF_HOME"] == "/cache/own/huggingface"
+    mounts = [item for item in engine_of(bundle)["volumeMounts"] if item["name"] == "cache"]
+    assert [item["mountPath"] for item in mounts] == ["/cache/own"]
 
 
 def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> None:
@@ -107,24 +129,20 @@ def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> Non
     assert "cache" not in {volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]}
 
 
-def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() -> None:
-    bundle = render(a_plan(), a_deployment())
+def test_without_a_cache_nothing_is_kept_and_each_start_downloads() -> None:
+    bundle = render(a_plan(), a_deployment(hub_token=TOKEN))
 
-    assert "initContainers" not in pod_of(bundle)
+    (container,) = pod_of(bundle)["initContainers"]
+    assert container["args"][0] == a_deployment().model
+    assert "HF_TOKEN" not in environment_of(bundle)
     assert {"name": "cache", "emptyDir": {}} in pod_of(bundle)["volumes"]
     assert "volumeClaimTemplates" not in of_kind(bundle.objects, "StatefulSet")[0]["spec"]
-    assert "weights.py" not in of_kind(bundle.objects, "ConfigMap")[0]["data"]
 
 
-@pytest.mark.parametrize("deployment", [SHARED, OWN])
-def test_the_engines_own_budget_no_longer_counts_the_download(deployment: Any) -> None:
-    kept, fresh = (
-        start_budget(a_plan(), item).load_seconds for item in (deployment, a_deployment())
-    )
-    assert (kept, fresh) == (
-        2100,
-        16680,
-    )  # 405 GB at 500 MB/s, twice; 810 GB at 200 MB/s, four times
+@pytest.mark.parametrize("deployment", [SHARED, OWN, a_deployment()])
+def test_the_engines_own_budget_does_not_count_the_download(deployment: Any) -> None:
+    # 405 GB at 500 MB/s, twice
+    assert start_budget(a_plan(), deployment).load_seconds == 2100
 
 
 class Pods:
@@ -141,6 +159,7 @@ class Pods:
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(folder),
             "HF_HOME": str(folder / "cache"),
+            "HOME": str(folder / "own/home"),
             "CALLS": str(self.calls),
             "FILES": files,
         }
@@ -176,6 +195,7 @@ def test_one_pod_downloads_and_the_others_wait_for_it(tmp_path: Path) -> None:
     hold.write_text("")
 
     assert [process.wait(timeout=60) for process in (first, second)] == [0, 0]
+    assert (tmp_path / "own/home").is_dir()
     assert second.communicate()[0] == "shardwright: org/model is in the cache\n"
     first.communicate()
     (call,) = pods.asked()
@@ -196,7 +216,7 @@ def test_a_restart_asks_the_hub_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_download_that_fails_is_tried_again_by_the_next_start(tmp_path: Path) -> None:
-    pods = Pods(tmp_path, "model.bin config.json")
+    pods = Pods(tmp_path, "model.bin consolidated.safetensors config.json")
 
     code, said = pods.run("org/model", "", "", FAIL="1")
 

@@ -75,7 +75,7 @@ def test_the_start_up_budget_includes_the_time_to_fill_host_memory() -> None:
         for plan in (a_plan(), keeping())
     ]
 
-    assert [int(basis.split(" s:")[0]) for basis in bases] == [16680, 16680 + 54]
+    assert [int(basis.split(" s:")[0]) for basis in bases] == [2100, 2100 + 54]
     assert "54 s to fill 100.0 GiB of host memory" in bases[1]
 
 

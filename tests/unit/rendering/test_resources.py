@@ -109,7 +109,7 @@ def test_every_folder_that_a_library_is_told_to_write_to_is_on_a_volume_that_can
         told = {
             item["name"]: item["value"]
             for item in container["env"]
-            if item["name"] in {*BELOW_OWN, "HF_HOME", "TMPDIR"}
+            if item["name"] in {*BELOW_OWN, "TMPDIR"}
         }
         writable = [
             f"{item['mountPath']}/"
@@ -117,7 +117,7 @@ def test_every_folder_that_a_library_is_told_to_write_to_is_on_a_volume_that_can
             if not item.get("readOnly")
         ]
 
-        assert told.keys() == {*BELOW_OWN, "HF_HOME", "TMPDIR"}
+        assert told.keys() == {*BELOW_OWN, "TMPDIR"}
         assert [
             name for name, folder in told.items() if not f"{folder}/".startswith(tuple(writable))
         ] == []
@@ -139,7 +139,7 @@ def test_an_admitted_folder_goes_before_ours_and_one_that_cannot_be_admitted_doe
         )
     )
 
-    assert (chosen["TRITON_CACHE_DIR"], chosen["HOME"]) == ("/cache/k", "/cache/home")
+    assert (chosen["TRITON_CACHE_DIR"], chosen["HOME"]) == ("/cache/k", "/cache/own/home")
 
 
 def test_what_the_launch_script_keeps_of_a_start_is_bounded() -> None:

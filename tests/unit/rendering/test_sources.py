@@ -76,7 +76,18 @@ def test_an_adapter_of_the_hub_is_downloaded_at_its_commit_before_the_engine_sta
 
     (container,) = pod_of(render(a_plan(), deployment))["initContainers"]
 
-    assert container["args"] == ["acme/poems", "a" * 40, f"/cache/adapters/acme/poems/{'a' * 40}"]
+    assert container["args"][3:] == [
+        "acme/poems",
+        "a" * 40,
+        f"/cache/adapters/acme/poems/{'a' * 40}",
+    ]
+    (engine,) = pod_of(render(a_plan(), deployment))["containers"]
+    assert {
+        "name": "cache",
+        "mountPath": "/cache/adapters",
+        "subPath": "adapters",
+        "readOnly": True,
+    } in engine["volumeMounts"]
     assert {
         "name": "HF_TOKEN",
         "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
@@ -229,4 +240,5 @@ def test_without_adapters_nothing_is_said_of_them() -> None:
     bundle = render(a_plan(), a_deployment())
 
     assert not [word for word in engine_of(bundle)["args"] if "lora" in word]
-    assert "initContainers" not in pod_of(bundle)
+    (download,) = pod_of(bundle)["initContainers"]
+    assert download["args"] == ["meta-llama/Llama-3.1-405B-Instruct", "", ""]

@@ -81,6 +81,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             api_key=SecretKey(name="clients", key="key"),
             refuses=True,
             by_priority=True,
+            media_domains=("images.example.com",),
         ),
         autoscaling=Autoscaling(least=1, most=4, idle_seconds=600),
         drafting=DraftingOptions(drafts_by=DraftMethod.PROMPT_LOOKUP, draft_tokens=3),

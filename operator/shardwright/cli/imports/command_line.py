@@ -402,6 +402,7 @@ def _as_field(draft: Draft, name: str, value: Value, where: str) -> bool:
             "FP8" if str(value).startswith("fp8") else None,
         ),
         "load-format": ("model.loadFormat", _LOAD_FORMATS.get(str(value))),
+        "allowed-media-domains": ("engine.mediaDomains", str(value).split()),
         "max-num-seqs": ("workload.concurrency", _tokens(value)),
     }
     if name in {"dtype", "kv-cache-dtype"} and value == "auto":

@@ -73,6 +73,8 @@ def environment(plan: Plan, start: Start) -> Mapping[str, str]:
     return {
         # The pod's user has a number and no name; vLLM asks for one (engine-measurements.md 2).
         "USER": "vllm",
+        # A redirect would lead past the domains that media are fetched from.
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
         "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
         # Its own limit is 600 s, too short for very slow weights (engine-measurements.md 2).
         "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),

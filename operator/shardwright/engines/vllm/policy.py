@@ -195,7 +195,6 @@ ALLOWED: Final = frozenset(
         "tool-call-parser",
         "tool-strict-level",
         # images, sound and video in requests
-        "allowed-media-domains",
         "interleave-mm-strings",
         "limit-mm-per-prompt",
         "mm-encoder-attn-backend",
@@ -303,6 +302,7 @@ that it settles.
 """
 
 OWNED: Final[Mapping[str, str]] = {
+    "allowed-media-domains": "set it through spec.engine.mediaDomains",
     "all2all-backend": "leave it out; it is the one that the plan is priced for",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "data-parallel-address": "leave it out; it is the first pod of the group",

@@ -53,7 +53,9 @@ def download(model: str, revision: str, folder: str) -> None:
     from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415
 
     files = HfApi().list_repo_files(model, revision=revision or None)
-    has_safetensors = any(file.endswith(".safetensors") and "/" not in file for file in files)
+    weights = [file for file in files if file.endswith(".safetensors") and "/" not in file]
+    # Some of Mistral's repositories have the consolidated ones alone.
+    has_safetensors = any(not file.startswith("consolidated") for file in weights)
     unwanted = OTHER_FORMATS if has_safetensors else None
     print(f"shardwright: downloading {model}", flush=True)
     snapshot_download(
@@ -62,6 +64,8 @@ def download(model: str, revision: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    # The engine sees this part of the cache alone, and as this user: here it is made.
+    Path(os.environ["HOME"]).mkdir(parents=True, exist_ok=True)
     words = sys.argv[1:]
     for first in range(0, len(words), 3):
         fetch(*words[first : first + 3])
