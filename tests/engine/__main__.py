@@ -1,4 +1,4 @@
-"""`python -m tests.engine {install,path,lock,tables}`: the engine's environment, and what is asked of
+"""`python -m tests.engine {install,path,lock,tables,sglang}`: the engine's environment, and what is asked of
 it, from the command line.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.engine import environment, tables
+from tests.engine import environment, sglang_classes, tables
 from tests.harness.errors import HarnessError
 
 
@@ -19,6 +19,7 @@ def main() -> int:
     commands.add_parser("install", help="install the engine, unless it is cached")
     commands.add_parser("path", help="install it and print its folder, a virtual environment")
     commands.add_parser("lock", help="resolve requirements.in into requirements.lock")
+    commands.add_parser("sglang", help="write what SGLang's parser and classes say")
     written = commands.add_parser("tables", help="write what planning reads from the wheels")
     known = f"of {', '.join(environment.VERSIONS)}; all by default"
     written.add_argument("versions", nargs="*", metavar="VERSION", help=known)
@@ -33,6 +34,9 @@ def main() -> int:
         installed = environment.install()
         environment.streamer(installed)
         environment.sglang(installed)
+        if options.command == "sglang":
+            sglang_classes.write(installed)
+            return 0
         home = installed.home
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201

@@ -1,12 +1,20 @@
 """What SGLang's model classes say of themselves, read from their source: no class can be imported without a GPU's
-kernels.
+kernels. `python -m tests.engine sglang` writes it, and the options of the parser.
 """
 
 import ast
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from shardwright.modelspec.families import FAMILIES
+from tests.engine import environment
+from tests.engine.questions import Engine
+
+VERSION = "0.5.23"
+DATA = Path(__file__).parents[2] / "operator/shardwright/engines/sglang/data"
+CHECKER = Path(__file__).with_name("sglang_checker.py")
 
 _EAGLE3 = "set_eagle3_layers_to_capture"
 _STAGES = "pp_proxy_tensors"
@@ -23,6 +31,24 @@ def classes_of(sources: Path) -> dict[str, list[str]]:
         "without_pipeline": sorted(name for name in entries if not _takes_stages(name, classes)),
         "takes_eagle3": sorted(name for name in entries if _method(name, _EAGLE3, classes)),
     }
+
+
+def write(installed: environment.Environment) -> None:
+    """Write both tables of the version in the lock."""
+    sources = environment.sglang(installed)
+    with TemporaryDirectory() as folder:
+        engine = Engine(installed, VERSION, Path(folder) / "log", (str(CHECKER), str(sources)))
+        rows = engine.ask({"lists": True}).result()["options"]
+        engine.close()
+    head = {"engine": "SGLang", "version": VERSION}
+    parser = "its own argparse parser (sglang/srt/server_args.py: ServerArgs.add_cli_args)"
+    told = head | {"source": f"SGLang {VERSION}: {parser}, asked by tests/engine/sglang_checker.py"}
+    listed = ",\n".join(map(json.dumps, rows))
+    text = f'{json.dumps(told)[:-1]}, "options": [\n{listed}\n]}}\n'
+    (DATA / f"options-{VERSION}.json").write_text(text)
+    read = f"SGLang {VERSION}: classes of srt/models, read by tests/engine/sglang_classes.py"
+    classes = head | {"source": read} | classes_of(sources)
+    (DATA / f"classes-{VERSION}.json").write_text(json.dumps(classes, indent=1) + "\n")
 
 
 def _classes(tree: ast.Module) -> Iterator[tuple[str, tuple[list[str], Methods]]]:

@@ -15,12 +15,9 @@ from shardwright.rendering.place import pod_template
 from tests.engine import environment
 from tests.engine.launches import FEATURES, LLAMA, Launch, planned
 from tests.engine.questions import Answer, Engine
-from tests.engine.sglang_classes import classes_of
+from tests.engine.sglang_classes import CHECKER, DATA, VERSION, classes_of
 from tests.support.builders_cli import a_listed_node
 from tests.support.ranks import expanded
-
-VERSION = "0.5.23"
-DATA = Path(arguments.__file__).parent / "data"
 
 OF_VLLM = {
     "K/V in the memory of the node",
@@ -77,9 +74,8 @@ def sglang(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Start SGLang's checker."""
     installed = environment.installed()
     assert installed is not None
-    program = str(Path(__file__).with_name("sglang_checker.py"))
     log = tmp_path_factory.mktemp("sglang") / "log"
-    found = Engine(installed, VERSION, log, (program, str(sources)))
+    found = Engine(installed, VERSION, log, (str(CHECKER), str(sources)))
     try:
         yield found
     finally:
