@@ -50,9 +50,12 @@ def refused_since(
     when that is known; ``since`` is when the fault of each ``unfit`` node was first seen.
     """
     faults = {item.node: item.fault for item in unfit if item.fault in _REFUSES}
+    by_root: dict[str, list[GroupState]] = {}
+    for state in standing if faults else ():
+        by_root.setdefault(generation_of(state.name)[0], []).append(state)
     found = {}
     for index, root in enumerate(group_names(base, plan.group_numbers)):
-        states = [state for state in standing if generation_of(state.name)[0] == root]
+        states = by_root.get(root, ())
         # One that has two generations has its refuge, or is about to be replaced.
         if len(states) != 1 or states[0].serves:
             continue
