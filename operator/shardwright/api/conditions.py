@@ -72,7 +72,10 @@ class ConditionType(Word):
         "NotScaled",
         "no autoscaler is told of the model, although spec.scaling asks for one",
     )
-    ROUTER_READY = ("RouterReady", "requests go the way that spec.routing asks for")
+    NOT_ROUTED = (
+        "NotRouted",
+        "requests do not go the way that spec.routing asks for: the Service leads to the groups",
+    )
 
 
 ALWAYS: Final = frozenset(
@@ -103,7 +106,6 @@ class Reason(Word):
         "GroupsOfAlphaApi",
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
     )
-    ROUTER_LEADS = ("RouterLeads", "the Service leads to the router")
     ROUTER_STARTING = ("RouterStarting", "the router is not ready for 30 s yet")
     ROUTER_DOWN = ("RouterDown", "no pod of the router is ready: the Service leads to the groups")
     ROUTER_IMAGE_MISSING = (
@@ -114,7 +116,6 @@ class Reason(Word):
         "RouterNotPermitted",
         "the operator sees no Deployments: the Service leads to the groups",
     )
-    POOL_OFFERED = ("PoolOffered", "an InferencePool of the leaders is there for gateways")
     POOL_UNAVAILABLE = (
         "PoolUnavailable",
         "the operator sees no InferencePools in this cluster: the Service leads to the groups",

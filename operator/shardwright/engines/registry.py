@@ -36,7 +36,8 @@ class EngineDefinition:
     processes of its own, not ranks of the one that there is. ``mixes_expert_cuts``: experts may be
     dealt to sets of ranks, as its traits say. ``over_ray``: Ray can join its ranks. ``reserved``
     are characters that no name for clients may have. ``predicted`` are the traits of a version
-    (None: the newest) that need not be deployable.
+    (None: the newest) that need not be deployable. ``loads_guard``: our guard of the key runs in
+    its process.
     """
 
     name: str
@@ -58,6 +59,7 @@ class EngineDefinition:
     engine_per_replica: bool = False
     mixes_expert_cuts: bool = False
     reserved: str = ""
+    loads_guard: bool = False
     in_flight: tuple[str, ...] = ()
 
 
@@ -90,6 +92,7 @@ VLLM: Final = EngineDefinition(
     predicted=_vllm,
     over_ray=True,
     engine_per_replica=True,
+    loads_guard=True,
     in_flight=("vllm:num_requests_running", "vllm:num_requests_waiting"),
 )
 TENSORRT_LLM: Final = EngineDefinition(

@@ -79,13 +79,10 @@ _OPENED: Final = {
 }
 
 _ROUTES: Final = {
-    Way.ROUTER: Reason.ROUTER_LEADS,
-    Way.LOSING: Reason.ROUTER_LEADS,
     Way.STARTING: Reason.ROUTER_STARTING,
     Way.NOT_READY: Reason.ROUTER_DOWN,
     Way.NO_IMAGE: Reason.ROUTER_IMAGE_MISSING,
     Way.NO_RIGHT: Reason.ROUTER_NOT_PERMITTED,
-    Way.POOL: Reason.POOL_OFFERED,
     Way.NO_POOL: Reason.POOL_UNAVAILABLE,
 }
 
@@ -129,15 +126,13 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.NO_WAY_BACK: no_way_back(found),
         ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
     }
-    if unscaled := found.unscaled:
-        said[ConditionType.NOT_SCALED] = ConditionSaid(True, unscaled.code, unscaled.sentence())
-    if partly := partly_placed(found):
-        said[ConditionType.PARTLY_PLACED] = partly
-    if found.route is not None:
-        said[ConditionType.ROUTER_READY] = _routed(found.route)
-    if found.plan is not None and not found.plan.performance.promised:
-        message = unproven_sentence()
-        said[ConditionType.UNPROVEN] = ConditionSaid(True, Reason.BYTES_STATED, message)
+    asked = {
+        ConditionType.PARTLY_PLACED: partly_placed(found),
+        ConditionType.UNPROVEN: _unproven(found),
+        ConditionType.NOT_SCALED: _not_scaled(found),
+        ConditionType.NOT_ROUTED: _not_routed(found.route),
+    }
+    said |= {kind: it for kind, it in asked.items() if it}
     return tuple(
         _conditions(found, {kind: it for kind, it in said.items() if kind in ALWAYS or it.status})
     )
@@ -150,8 +145,21 @@ def partly_placed(found: Findings) -> ConditionSaid | None:
     return ConditionSaid(True, why_missing(found), partly_message(found))
 
 
-def _routed(route: Route) -> ConditionSaid:
-    return ConditionSaid(route.as_asked, _ROUTES[route.way], routed_sentence(route))
+def _unproven(found: Findings) -> ConditionSaid | None:
+    if found.plan is None or found.plan.performance.promised:
+        return None
+    return ConditionSaid(True, Reason.BYTES_STATED, unproven_sentence())
+
+
+def _not_scaled(found: Findings) -> ConditionSaid | None:
+    unscaled = found.unscaled
+    return ConditionSaid(True, unscaled.code, unscaled.sentence()) if unscaled else None
+
+
+def _not_routed(route: Route | None) -> ConditionSaid | None:
+    if route is None or route.as_asked:
+        return None
+    return ConditionSaid(True, _ROUTES[route.way], routed_sentence(route))
 
 
 def _reconciling(summary: Summary, found: Findings) -> ConditionSaid:

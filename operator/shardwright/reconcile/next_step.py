@@ -8,16 +8,12 @@ touched only by a valid, placed, deployable plan for the present spec; meanwhile
 alive: a group that breaks starts again as it was.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
-from shardwright.pipeline.assembly import OnCluster, bundle_for
 from shardwright.pipeline.replanning import Replanned
-from shardwright.reconcile.autoscaling import handed_over
 from shardwright.reconcile.beside import came_back, question_beside
 from shardwright.reconcile.decide import (
     Desired,
@@ -30,34 +26,24 @@ from shardwright.reconcile.decide import (
     standing_drain,
 )
 from shardwright.reconcile.derived import Derived, derive
+from shardwright.reconcile.due_writes import questions, taken_up, to_hand_over
 from shardwright.reconcile.events import refuge_event, surge_event
 from shardwright.reconcile.fetched import fetched
-from shardwright.reconcile.first_seen import Sight, Sighting
-from shardwright.reconcile.group import following_generations, generations
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
+from shardwright.reconcile.objects_now import Present, objects_now
+from shardwright.reconcile.observed import Observed, controller_uid, object_key
 from shardwright.reconcile.plan_outcome import CurrentPlan, current_plan
-from shardwright.reconcile.pod_inputs import as_made, following, restored_pods, unavailable
+from shardwright.reconcile.pod_inputs import following, restored_pods
 from shardwright.reconcile.protected import protected_pods
-from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
+from shardwright.reconcile.publish import Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.rights import not_admitted
 from shardwright.reconcile.rollback import former_of, given_up, rollback_of
-from shardwright.reconcile.route import Route, fallen_back, route_of, taken
+from shardwright.reconcile.route import fallen_back, route_of
 from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
 from shardwright.reconcile.wording import place_taken, problem_of
-from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause, rendered_hash
-from shardwright.reconcile.writes import (
-    Apply,
-    Delete,
-    DryRunPod,
-    Why,
-    Write,
-    ended_groups,
-    pod_of,
-    written_kind,
-    written_name,
-)
+from shardwright.reconcile.write_cause import WISHED, Origin, WriteCause
+from shardwright.reconcile.writes import Write, ended_groups
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import base_name, generation_name, group_names
@@ -325,7 +311,7 @@ def _where_it_is(
         return record
     try:
         return following(
-            record, _bundle(snapshot, subject, derived, record).objects, derived.observed
+            record, objects_now(snapshot, subject, derived, record).objects, derived.observed
         )
     # Deploying tells why it cannot be rendered; here the record stays as it is.
     except InputError:
@@ -350,7 +336,7 @@ def _held_up(
         return None
     owner = snapshot.resource.owner
     try:
-        rendered = _bundle(snapshot, subject, derived, record).objects
+        rendered = objects_now(snapshot, subject, derived, record).objects
     except InputError:
         # Rendered to nothing it changes each template, so every group with pods speaks against it.
         rendered = ()
@@ -417,7 +403,7 @@ def _deploy(
     ready = protected_pods(derived.observed, owner.uid, pods, seconds, now)
     route = route_of(subject.deployment, derived.observed, derived.since, now)
     try:
-        bundle = _bundle(snapshot, subject, derived, record, _Now(ready=ready, route=route))
+        bundle = objects_now(snapshot, subject, derived, record, Present(ready=ready, route=route))
     except InputError as error:
         return _kept(snapshot, derived, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
@@ -546,97 +532,13 @@ def _end(
         ()
         if snapshot.resource.paused
         else (
-            *_handed_over(snapshot, deployed, derived),
-            *_taken_up(snapshot, deployed),
+            *to_hand_over(snapshot, deployed, derived),
+            *taken_up(snapshot, deployed),
             *kept,
-            *_questions(snapshot, derived, now),
+            *questions(snapshot, derived, now),
         )
     )
     return Step(
         writes=writes,
         published=publish(snapshot.done(Outcome(written=writes)), derived, planned, deployed, now),
     )
-
-
-def _handed_over(snapshot: Snapshot, deployed: Deployed, derived: Derived) -> Iterator[Write]:
-    # Only of what is deployed: who only plans shows a number, and no autoscaler acts on it.
-    if deployed.record and deployed.runs and isinstance(snapshot.subject, Subject):
-        resource, subject = snapshot.resource, snapshot.subject
-        yield from handed_over(resource, subject, deployed.record, derived.observed)
-
-
-def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:
-    for write in deployed.decision.writes if deployed.decision else ():
-        # Only repairs: a stop or a start is never left out because somebody edits the same object.
-        if not (isinstance(write, Apply | Delete) and write.why is Why.DRIFT):
-            yield write
-            continue
-        contest = snapshot.contested.get((written_kind(write), written_name(write)))
-        rendered = rendered_hash(write.content) if isinstance(write, Apply) else ""
-        # What we render otherwise by now is written at once: nobody has undone that yet.
-        if contest is None or contest.rendered != rendered:
-            yield write
-
-
-def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[Write]:
-    # Only the API server knows why it refuses pods.
-    # A dry run goes through all webhooks, so the StatefulSet controller first gets time to create
-    # the pods.
-    limit = timedelta(seconds=NO_PODS_SECONDS)
-    for (kind, live_name), live in derived.observed.objects.items():
-        if kind == STATEFUL_SET and controller_uid(live) == snapshot.resource.owner.uid:
-            since = derived.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
-            if since is not None and now - since >= limit:
-                there = {member.rank for member in derived.observed.members_of(live_name)}
-                rank = min({*range(live["spec"]["replicas"])} - there, default=0)
-                yield DryRunPod(content=pod_of(live, rank), set_uid=live["metadata"]["uid"])
-
-
-class _Now(NamedTuple):
-    """What objects follow beside their plan: how many pods a disruption budget counts (None: all),
-    and the way of requests.
-    """
-
-    ready: int | None = None
-    route: Route | None = None
-
-
-_ALL: Final = _Now()
-
-
-def _bundle(
-    snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord, present: _Now = _ALL
-) -> Bundle:
-    """Return the objects of a plan, none if it is only shown.
-
-    Raises:
-        InputError: This cluster lacks something that they need.
-    """
-    if subject.intent.plan_only:
-        return Bundle(objects=())
-    plan = record.plan
-    owner, observed = snapshot.resource.owner, derived.observed
-    cluster = snapshot.cluster or Cluster()
-    places = dict(
-        zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
-    )
-    asking = taken(as_made(snapshot, derived, subject, record), present.route)
-
-    def made(of: tuple[int, ...]) -> Bundle:
-        return bundle_for(
-            replace(subject, deployment=asking),
-            plan,
-            OnCluster(domain=cluster.domain, scheduling_api=cluster.scheduling_api or None),
-            ready_pods=present.ready,
-            generations=of,
-        )
-
-    # Only the rendered object shows whether its StatefulSet can become it; if not, a generation
-    # more.
-    numbers = generations(places, observed, owner.uid, derived.lost, record.generations)
-    bundle = made(numbers)
-    if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:
-        bundle = made(anew)
-    if problem := unavailable(bundle.objects, observed):
-        raise InputError([problem])
-    return bundle

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from shardwright.engines.registry import VLLM
+from shardwright.engines.registry import ENGINES, VLLM
 from shardwright.rendering import volumes
 from shardwright.rendering.deployment import Deployment
 
@@ -26,7 +26,8 @@ class Guard(StrEnum):
 def guards_for(deployment: Deployment) -> frozenset[Guard]:
     """Return the guards that this release gives the pods of a deployment."""
     has = {
-        Guard.KEY: deployment.serving.api_key is not None,
+        Guard.KEY: deployment.serving.api_key is not None
+        and ENGINES[deployment.engine].loads_guard,
         Guard.MEDIA: deployment.engine == VLLM.name,
         Guard.FILES: bool(volumes.downloads(deployment)),
     }

@@ -200,7 +200,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     if settings.tokens.silence_seconds:
         programs += ["serving", f"counters_{settings.engine.label}"]
     programs += ["weights"] if settings.downloads else []
-    programs += ["key_guard"] if settings.demands_key else []
+    programs += ["key_guard"] if settings.demands_key and settings.engine.loads_guard else []
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     rendered = {name: _environment().get_template(name).render(values) for name in files}
     return MappingProxyType(
