@@ -159,7 +159,10 @@ def test_the_kubelet_expands_nothing_that_a_user_wrote(plan: Plan, deployment: D
     assert words[words.index("--served-model-name") + 1] == deployment.model
     assert f"--response-role={(deployment.serving.arguments or {})['response-role']}" in words
     assert expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.serving.environment[0][1]
-    assert not any("<EXPANDED" in expanded(text) for text in scalars(engine_of(bundle)))
+    engine = engine_of(bundle)
+    # Paths of mounts are written by nobody but us, and one is the pod's own.
+    rest = {key: engine[key] for key in engine if key != "volumeMounts"}
+    assert not any("<EXPANDED" in expanded(text) for text in scalars(rest))
 
 
 @given(plans())

@@ -241,7 +241,6 @@ def _add_plan(commands: Commands) -> None:
         "plan",
         summary="show how a model would be cut, on which nodes, how fast, and why",
         epilog=PLAN_EXAMPLES,
-        more=_WORDS,
     )
     _add_inputs(command, by_operator=True)
     meaning = (

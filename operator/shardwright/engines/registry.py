@@ -130,6 +130,7 @@ SGLANG: Final = EngineDefinition(
     predicted=sglang.traits.predicted,
     mixes_expert_cuts=True,
     reserved=":",  # sets adapters apart; srt/arg_groups/validation_hook.py
+    in_flight=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
 )
 
 ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType(

@@ -93,6 +93,7 @@ def test_the_first_screen_says_defaults_and_lists_what_every_command_has_last(
         "512)",
         "64)",
         "Balanced)",
+        "vLLM)",
         *["planned)"] * 3,
     ]
     assert "  -s, --server [URL]      have the operator plan a copy of -f" in shown

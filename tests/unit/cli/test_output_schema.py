@@ -165,7 +165,7 @@ def test_the_version_names_what_it_knows(form: str, capsys: Capture) -> None:
 
     printed = yaml.safe_load(capsys.readouterr().out)
     check(printed, "Version")
-    assert [engine["name"] for engine in printed["engines"]] == ["vLLM", "TensorRT-LLM"]
+    assert [engine["name"] for engine in printed["engines"]] == ["vLLM", "TensorRT-LLM", "SGLang"]
 
 
 def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:

@@ -90,7 +90,10 @@ def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> N
 
     assert _fates(found) == {"llama-0": Fate.RESTARTS, "llama-1": Fate.RESTARTS}
     assert [group.fields for group in found.groups] == [
-        ("spec.containers[engine].env[VLLM_LOGGING_LEVEL]",)
+        (
+            "spec.containers[engine].env[VLLM_LOGGING_LEVEL]",
+            "spec.initContainers[weights].env[VLLM_LOGGING_LEVEL]",
+        )
     ] * 2
     assert found.start_seconds
 
@@ -105,6 +108,7 @@ def test_what_an_edit_takes_from_the_pods_is_named() -> None:
         "spec.containers[engine].env[VLLM_LOGGING_LEVEL]",
         "spec.containers[engine].volumeMounts[/mnt/own]",
         "spec.volumes[own-own]",
+        "spec.initContainers[weights].env[VLLM_LOGGING_LEVEL]",
     )
 
 
@@ -268,7 +272,7 @@ def test_a_token_that_is_named_no_more_is_an_environment_variable_less() -> None
     operator = serving({**ONE_NODE, "model": {**model, "weights": token}})
     (group,) = _rehearsed(operator, model=model).groups
 
-    assert group.removed == ("spec.containers[engine].env[HF_TOKEN]",)
+    assert group.removed == ("spec.initContainers[weights].env[HF_TOKEN]",)
 
 
 def test_the_operator_does_what_was_said() -> None:

@@ -146,7 +146,7 @@ def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> No
     async def scenario() -> None:
         parts, key = await deployed()
         basis = (
-            "16715 s: 180 s start, 756.0 GiB downloaded at 200 MB/s (assumed) x 4, 300 s "
+            "2104 s: 180 s start, 378.0 GiB read from its volume at 500 MB/s (assumed) x 2, 300 s "
             "compilation; at least 600 s; "
             "from when all ranks have met, for which there is no limit"
         )
@@ -154,7 +154,7 @@ def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> No
             "name": "vLLM",
             "version": "0.33.0",
             "image": "vllm/vllm-openai:v0.33.0",
-            "startBudget": {"loadSeconds": 16715, "basis": basis},
+            "startBudget": {"loadSeconds": 2104, "basis": basis},
         }
         (group,) = parts.groups("large")
         assert group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
