@@ -54,6 +54,8 @@ def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -
         control_plane,
         "--set=schedulers={Native,Coscheduling}",
         "--set=prometheus.url=http://prometheus",
+        "--set=router.image=registry.internal/vllm-router:0.1.17",
+        "--set=inferencePools.enabled=true",
     )
     roles = [named(objects, "ClusterRole", "shardwright"), named(objects, "Role")]
     granted = {
@@ -131,6 +133,25 @@ def test_where_prometheus_is_named_it_writes_scaled_objects_and_a_number_and_no_
         "validations"
     ]
     assert f"t.metadata.serverAddress == '{url}'" in asked["expression"]
+
+
+def test_where_a_router_is_named_it_writes_routers_of_that_image_and_where_pools_are_offered_pools(
+    control_plane: ControlPlane,
+) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    image = "registry.internal/vllm-router:0.1.17"
+    routed = render(control_plane, f"--set=router.image={image}")
+    pooled = render(control_plane, "--set=inferencePools.enabled=true")
+
+    assert _rights(named(routed, "ClusterRole", "shardwright")) == plain | {
+        "apps/deployments": OWNED
+    }
+    assert f"c.image == '{image}'" in str(named(routed, "ValidatingAdmissionPolicy", "-routers"))
+    (settings,) = (item for item in routed if item["metadata"]["name"] == "shardwright-settings")
+    assert read_settings(settings["data"]["settings.json"]).router.image == image
+    assert _rights(named(pooled, "ClusterRole", "shardwright")) == plain | {
+        "inference.networking.k8s.io/inferencepools": OWNED
+    }
 
 
 def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(

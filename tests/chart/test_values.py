@@ -89,6 +89,7 @@ def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
 
 
 GROUPS = "ValidatingAdmissionPolicy/shardwright-statefulsets"
+ROUTERS = "ValidatingAdmissionPolicy/shardwright-routers"
 MIRRORED: dict[str, Any] = {
     "engine": {"image": "mirror.example/vllm-openai:v0.33.0"},
     "pod": {
@@ -169,6 +170,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text(MIRRORED),
             f"{GROUPS} spec.variables.4.expression": '["/models"]',
+            f"{ROUTERS} spec.variables.3.expression": '["/models"]',
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
@@ -223,6 +225,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
                 {}, {"admittedServiceAccounts": {"team": ["reader"], "*": []}}
             ),
             f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
+            f"{ROUTERS} spec.variables.3.expression": '["*/","team/","team/reader"]',
         },
     ),
     "policy.admittedSecretVolumes": (

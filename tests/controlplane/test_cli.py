@@ -334,7 +334,10 @@ def test_a_model_that_serves_is_asked_by_its_name(
         {
             "name": "large-0",
             "fate": "Restarts",
-            "fields": ["spec.containers[engine].env[NCCL_DEBUG]"],
+            "fields": [
+                "spec.containers[engine].env[NCCL_DEBUG]",
+                "spec.initContainers[weights].env[NCCL_DEBUG]",
+            ],
             "removed": [],
             "lastOutageSeconds": None,
         }

@@ -66,6 +66,7 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "Nodes": "Wrong",
         "Models": "Wrong",
         "ConfigFetches": "Fine",
+        "Clients": "Fine",
         "NetworkPolicies": "Skipped",
     }
     reasons = [finding["reason"] for finding in found["Operator"]["findings"]]

@@ -41,7 +41,10 @@ def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_admin
 ) -> None:
     before = serving.uids()
     policy = serving.get("NetworkPolicy", POLICY)
-    assert policy["spec"]["ingress"][1] == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert policy["spec"]["ingress"][1] == {
+        "ports": [{"protocol": "TCP", "port": 8000}],
+        "from": [{"podSelector": {}}],
+    }
 
     serving.patch("NetworkPolicy", POLICY, {"spec": {"ingress": [{}]}})
     wait_for(
@@ -59,15 +62,12 @@ def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_admin
         egress={"restricted": True, "rules": [{"ports": [{"port": 443}]}]},
     )
     wait_for(
-        lambda: "Egress" in serving.get("NetworkPolicy", POLICY)["spec"]["policyTypes"],
+        lambda: serving.get("NetworkPolicy", POLICY)["spec"]["ingress"][1]["from"] == [GATEWAY],
         30,
         "what the administrator says",
     )
     spec = serving.get("NetworkPolicy", POLICY)["spec"]
-    assert (spec["ingress"][1]["from"], spec["egress"][2]) == (
-        [GATEWAY],
-        {"ports": [{"protocol": "TCP", "port": 443}]},
-    )
+    assert spec["egress"][2] == {"ports": [{"protocol": "TCP", "port": 443}]}
 
     _say(settings, enabled=False)
     wait_for(lambda: serving.find("NetworkPolicy", POLICY) is None, 30, "the end of the policy")

@@ -43,7 +43,7 @@ def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_t
     assert status["groups"] == [{"name": "large-0", "ready": True, "restarts": 0, "nodes": bound}]
     remembered = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
     assert status["engine"]["startBudget"] == {
-        "loadSeconds": 16715,
+        "loadSeconds": 2104,
         "basis": remembered["shardwright.io/start-up-budget"],
     }
 

@@ -228,6 +228,7 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(
         "summary": ["tensor 8 x pipeline 2 on 16 GPUs of h100"],
         "layout": "TP8·PP2",
         "ready": "0/1",
+        "gpus": plan_status(a_report())["gpus"],
         "plan": plan_status(a_report()),
         "groups": [group],
         "replicas": 1,

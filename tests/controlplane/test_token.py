@@ -163,7 +163,7 @@ ACCOUNT = (
 )
 VARIABLES = "take no variable from a Secret but HF_TOKEN, VLLM_API_KEY and"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
-POLICY = "are about pods of a model, and are named so"
+POLICY = "are about pods of a model or its router, and are named"
 LABELS = "under the SELinux label and AppArmor profile that the runtime gives them"
 SERVICES = "are of type ClusterIP and select pods of a model"
 SELECTS = {"selector": {"shardwright.io/model": "m"}, "ports": [{"port": 80}]}

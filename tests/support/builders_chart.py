@@ -23,8 +23,8 @@ SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
 NEW: Final = "(new)"
 _BOUND = (
-    "budgets children configmaps events jobs leases networkpolicies pods revisions scaledobjects "
-    "scales secrets services statefulsets"
+    "budgets children configmaps events jobs leases networkpolicies pods pools revisions routers "
+    "scaledobjects scales secrets services statefulsets"
 )
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 """Names of the admission policies that bind the operator, and of their bindings."""

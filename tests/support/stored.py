@@ -18,6 +18,7 @@ from shardwright.rendering.deployment import (
     ImagePath,
     OwnMarks,
     OwnVolume,
+    RouterOptions,
     Scheduling,
     VolumeKind,
 )
@@ -30,6 +31,7 @@ from tests.support.builders_deployment import (
     a_plan_of,
     a_small_plan,
     a_trtllm_deployment,
+    an_sglang_deployment,
 )
 
 PATHS = {
@@ -41,6 +43,7 @@ PATHS = {
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PodGroup": "/apis/{api}/namespaces/{}/podgroups",
     "ComputeDomain": "/apis/{api}/namespaces/{}/computedomains",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "Pod": "/api/v1/namespaces/{}/pods",
 }
 
@@ -100,6 +103,15 @@ MORE = (
         "TensorRT-LLM with experts",
         a_trtllm_deployment(),
         a_plan_of(Layout(attention_data=8, expert=8)),
+    ),
+    _launch("SGLang in one pod", an_sglang_deployment(), a_small_plan()),
+    _launch("SGLang over two pods", an_sglang_deployment()),
+    _launch(
+        "behind a router",
+        a_deployment(
+            router=RouterOptions(image="registry.internal/vllm-router:0.1.17", account="router"),
+            gives_tokens=True,
+        ),
     ),
 )
 """Ways to run a model that nothing of :func:`tests.engine.launches.launches` has."""

@@ -185,6 +185,8 @@ TESTED_APART: Final = {
     "clusterPods",
     "dra.enabled",
     "prometheus.url",
+    "router.image",
+    "inferencePools.enabled",
 }
 """What changes everything, what needs another value beside it, and what `test_several.py` is
 about.

@@ -58,7 +58,8 @@ def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -
         for name, text in scripts(replace(EVERYTHING, engine=engine)).items()
         if name.endswith(".py")
     }
-    assert mounted == {path.name: path.read_text() for path in FILES}
+    routed = a_deployment(router=RouterOptions(image="router:1", account="router"))
+    assert mounted | scripts_of(routed)["data"] == {path.name: path.read_text() for path in FILES}
 
 
 @pytest.mark.parametrize(
