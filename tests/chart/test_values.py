@@ -541,6 +541,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/policy/namespaceLimits/team/gpus': minimum: got -1, want 0",
     ),
     "prometheus.url": ("prometheus:9090", "'/prometheus/url': 'prometheus:9090' does not match"),
+    "router.image": (7, "'/router/image': got number, want string"),
+    "inferencePools.enabled": ("yes", "'/inferencePools/enabled': got string, want boolean"),
     "provenImagesFirst": ("AMD", "'/provenImagesFirst': got string, want boolean"),
     "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "policy.admittedRuntimeClasses": (

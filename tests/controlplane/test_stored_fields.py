@@ -30,6 +30,7 @@ from tests.support.stored import (
     IMAGE_VOLUME,
     NATIVE,
     PATHS,
+    ROUTED,
     differences,
     objects_of,
     pods,
@@ -43,7 +44,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def test_what_is_sent_here_is_every_kind_of_object_and_every_way_to_join_pods() -> None:
-    launches = (*runnable(), NATIVE)
+    launches = (*runnable(), NATIVE, ROUTED)
 
     assert {item["kind"] for launch in launches for item in objects_of(launch, "models")} == set(
         PATHS
@@ -59,7 +60,7 @@ def test_every_field_of_every_object_is_stored_as_it_is_sent(
 ) -> None:
     assert len(runnable()) > 20
     with NvidiaDriver(control_plane, ()):
-        assert differences(control_plane.api, namespace, runnable()) == {}
+        assert differences(control_plane.api, namespace, (*runnable(), ROUTED)) == {}
 
 
 def test_fields_of_native_groups_are_stored_only_where_their_feature_gates_are_on(

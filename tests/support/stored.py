@@ -106,15 +106,17 @@ MORE = (
     ),
     _launch("SGLang in one pod", an_sglang_deployment(), a_small_plan()),
     _launch("SGLang over two pods", an_sglang_deployment()),
-    _launch(
-        "behind a router",
-        a_deployment(
-            router=RouterOptions(image="registry.internal/vllm-router:0.1.17", account="router"),
-            gives_tokens=True,
-        ),
-    ),
 )
 """Ways to run a model that nothing of :func:`tests.engine.launches.launches` has."""
+
+ROUTED = _launch(
+    "behind a router",
+    a_deployment(
+        router=RouterOptions(image="registry.internal/vllm-router:0.1.17", account="router"),
+        gives_tokens=True,
+    ),
+)
+"""Written where the administrator names this image."""
 
 NATIVE = _launch(
     "Native",

@@ -104,11 +104,6 @@ class Caches:
         return bool(self._readers) and self._listed == self._readers.keys()
 
     @property
-    def gone_back(self) -> tuple[str, ...]:
-        """Return what the API server has in an older version than was read before."""
-        return tuple(kind for kind, reader in self._readers.items() if reader.gone_back)
-
-    @property
     def absent_kinds(self) -> frozenset[str]:
         """Return the kinds of object this cluster does not have, or does not let us see."""
         return frozenset(

@@ -147,8 +147,6 @@ class Reader(threading.Thread, Generic[V]):
         self._written: dict[Key, int] = {}
         self._lock = threading.Lock()  # of what was written
         self._version = ""  # to watch from; none: list first
-        self._highest = 0  # of all versions that were read
-        self.gone_back = False  # a LIST was older than what had been read before it
         self._list_due = 0.0
         self._failures = 0  # since a stream was a good one
         self._suspect = False  # the last stream went wrong after it had been opened
@@ -234,10 +232,6 @@ class Reader(threading.Thread, Generic[V]):
 
     def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
         number = _number(version)
-        # A LIST is of the newest version there is: only a restore of etcd makes that an older one.
-        # What was kept of later versions would win over all that is read from now on.
-        self.gone_back |= 0 < number < self._highest
-        self._highest = max(self._highest, number)
         changes = {
             key: change
             for key, change in found.items()
@@ -353,7 +347,6 @@ class Reader(threading.Thread, Generic[V]):
                 Trouble.BROKEN, f"events of {self.name} come without order", established=True
             )
         self._version = version
-        self._highest = max(self._highest, _number(version))
 
     def _projected(
         self, content: Any, *, gone: bool = False, before: Mapping[Key, Change[V]] | None = None

@@ -338,17 +338,7 @@ class Operator:
                 if self._snapshots.note_absent(self._caches.absent_kinds):
                     self._handlers.all_again(Priority.RESYNC)
                 self._note_namespaces(self._caches)
-                self._end_if_gone_back(self._caches)
             await asyncio.sleep(BEAT_SECONDS)
-
-    def _end_if_gone_back(self, caches: Caches) -> None:
-        # Every cache, and every observation made of it, may hold what never was: nothing but a new
-        # start forgets all of it.
-        if (kinds := caches.gone_back) and not self._stopping.is_set():
-            self._fail(
-                f"the API server has gone back to an earlier state ({', '.join(kinds)}), as after "
-                "a restore of etcd: all is to be read anew"
-            )
 
     async def _wake_waiting(self) -> None:
         while True:

@@ -13,10 +13,13 @@ import pytest
 
 from shardwright.engines.registry import ENGINES, EngineDefinition
 from shardwright.rendering import programs
+from shardwright.rendering.deployment import RouterOptions
 from shardwright.rendering.programs import counters_sglang, counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters
+from shardwright.rendering.router_pods import scripts_of
 from shardwright.rendering.scripts import ScriptSettings, TokenWatch, scripts
 from tests.harness.controlplane import free_port
+from tests.support.builders_deployment import a_deployment
 
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")

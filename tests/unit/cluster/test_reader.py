@@ -355,19 +355,6 @@ def test_events_out_of_order_end_in_a_list() -> None:
     assert [batch for batch, _ in delivered.batches] == [{}, {A: "new"}, {}]
 
 
-@pytest.mark.parametrize(("version", "gone_back"), [(9, False), (8, True)])
-def test_a_list_that_is_older_than_what_was_read_before_is_seen_and_one_as_new_is_not(
-    version: int, *, gone_back: bool
-) -> None:
-    api = WatchApi(
-        [a_list(version=7), a_list(version=version)],
-        [a_watch(("BOOKMARK", an_object("", 9)), ("ERROR", {"code": 410}))],
-    )
-    with reading(api) as (reader, delivered):
-        delivered.wait_for(lambda: reader.counts.lists == 2)
-        assert reader.gone_back is gone_back
-
-
 def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_gone() -> None:
     go = threading.Event()
     api = WatchApi([a_list(version=7), a_list(version=12)], [a_watch(go, ("ERROR", {"code": 410}))])
