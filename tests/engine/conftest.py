@@ -9,7 +9,7 @@ from tests.engine import environment
 from tests.engine.launches import VERSIONS
 from tests.engine.questions import Engine
 
-collect_ignore = ["backends.py"]
+collect_ignore = ["backends.py", "guarded.py", "sglang_checker.py"]
 """What the engine's own Python runs, with what lies beside it."""
 
 
