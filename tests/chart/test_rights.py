@@ -135,7 +135,7 @@ def test_where_prometheus_is_named_it_writes_scaled_objects_and_a_number_and_no_
     assert f"t.metadata.serverAddress == '{url}'" in asked["expression"]
 
 
-def test_where_a_router_is_named_it_writes_routers_of_that_image_and_where_pools_are_offered_pools(
+def test_where_a_router_is_named_it_writes_routers_of_that_image_and_so_with_pools(
     control_plane: ControlPlane,
 ) -> None:
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
