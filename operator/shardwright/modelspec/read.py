@@ -41,6 +41,7 @@ from shardwright.modelspec.model_spec import (
     Split,
     Weight,
     WeightFormat,
+    interned,
 )
 from shardwright.modelspec.quantization import Quantization
 from shardwright.modelspec.quantized import quantized, read_quantization
@@ -269,7 +270,8 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         residual_streams=streams,
         own_context_tokens=contexts[1],
     )
-    return _quantized(model, quantization) if quantization else model
+    # Also what is read for a test or a page: one that is compared weight by weight is enough.
+    return interned(_quantized(model, quantization) if quantization else model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
