@@ -270,7 +270,6 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         residual_streams=streams,
         own_context_tokens=contexts[1],
     )
-    # Also what is read for a test or a page: one that is compared weight by weight is enough.
     return interned(_quantized(model, quantization) if quantization else model)
 
 
