@@ -20,7 +20,6 @@ from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.disruption import is_against, planned_nodes
 from shardwright.reconcile.drift import made_for
 from shardwright.reconcile.events import Event, plan_event
-from shardwright.reconcile.members import Situation
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem, worst_first
@@ -240,9 +239,7 @@ def _has_begun(snapshot: Snapshot, derived: Derived) -> bool:
 
 
 def _serves(derived: Derived, record: PlanRecord | None) -> bool:
-    serving = [
-        state for state in derived.standing if state.ready and state.situation is Situation.READY
-    ]
+    serving = [state for state in derived.standing if state.ready]
     # No group too many either: one on its way out still holds GPUs that a better plan would count
     # as free.
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
