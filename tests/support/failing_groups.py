@@ -13,7 +13,6 @@ def failing_groups(count: int, *, first: int = 0) -> tuple[GroupState, ...]:
     return tuple(
         GroupState(
             name=f"llama-{first + index}",
-            ready=False,
             situation=Situation.BACKING_OFF,
             waits=(Wait(what=Awaited.POD, ranks=(0, 1, 2, 3), said="x" * 900),),
             restarts=7,
@@ -30,7 +29,6 @@ def serving_group(index: int) -> GroupState:
     """Return a group of four pods that serves."""
     return GroupState(
         name=f"llama-{index}",
-        ready=True,
         serves=True,
         updated=True,
         situation=Situation.READY,

@@ -14,16 +14,11 @@ from shardwright.reconcile.members import Awaited, Failure, GroupState, Situatio
 from tests.support.builders_deployment import a_plan
 
 READY = GroupState(
-    name="llama-0",
-    ready=True,
-    serves=True,
-    updated=True,
-    situation=Situation.READY,
-    nodes=("a", "b"),
+    name="llama-0", serves=True, updated=True, situation=Situation.READY, nodes=("a", "b")
 )
 PULLING = Wait(what=Awaited.POD, ranks=(0,), said="pulling")
 STARTING = GroupState(
-    name="llama-1", ready=False, situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None)
+    name="llama-1", situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None)
 )
 HELD_BACK = Wait(what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io/admission")
 QUEUED = replace(STARTING, situation=Situation.WAITING_FOR_QUOTA, waits=(HELD_BACK,))

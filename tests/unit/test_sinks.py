@@ -115,7 +115,7 @@ def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_s
 ) -> None:
     failure = Failure(rank=0, reason=text, container="engine", message=f"{text}\nlast words")
     shown = group_status(
-        GroupState(name="m-0", ready=False, situation=Situation.BACKING_OFF, last_failure=failure)
+        GroupState(name="m-0", situation=Situation.BACKING_OFF, last_failure=failure)
     )["lastFailure"]
     assert is_harmless(shown["message"])
     assert shown["message"].endswith("\nlast words")

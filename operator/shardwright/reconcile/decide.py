@@ -213,17 +213,7 @@ def keep_alive(
     A failing group still restarts as a whole, and a requested restart still goes through all
     groups; nothing else is created, changed or deleted. ``most_moving`` is as in :func:`decide`.
     """
-    lives = [
-        # Sorted, here and below: the order of a cache would change messages and turns.
-        live
-        for key, live in sorted(observed.objects.items())
-        if key[0] == STATEFUL_SET
-    ]
-    ours = [
-        _as_it_is(live, observed, known)
-        for live in lives
-        if controller_uid(live) == known.owner_uid
-    ]
+    ours = [_as_it_is(live, observed, known) for live in observed.sets_of(known.owner_uid).values()]
     wanted = [
         next_step(group, now)
         if group.size
@@ -334,12 +324,10 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
     named: set[str] = set()
-    for key, live in observed.objects.items():
-        if key[0] == STATEFUL_SET:
-            yield from _named_by(live)
-            # Also while the group has no pod: its next ones could not be placed without these
-            # objects.
-            named |= _beside_pods_of(live["spec"].get("template") or {})
+    for live in observed.sets.values():
+        yield from _named_by(live)
+        # Also while the group has no pod: its next ones could not be placed without these objects.
+        named |= _beside_pods_of(live["spec"].get("template") or {})
     for key, live in observed.objects.items():
         group = (live["metadata"].get("labels") or {}).get(GROUP)
         names = {key[1], channel_template(key[1])}
@@ -384,27 +372,20 @@ def not_as_they_are(
 ) -> tuple[str, ...]:
     """Return the StatefulSets with pods that these objects would change or remove."""
     templates = {
-        object_key(content): template_hash(content) for content in of_kind(objects, STATEFUL_SET)
+        content["metadata"]["name"]: template_hash(content)
+        for content in of_kind(objects, STATEFUL_SET)
     }
-    ours = (
-        (key, live)
-        for key, live in sorted(observed.objects.items())
-        if controller_uid(live) == owner_uid
-    )
-    run = (
-        (key, live)
-        for key, live in ours
+    return tuple(
+        name
+        for name, live in observed.sets_of(owner_uid).items()
         # A StatefulSet at zero has no pods to end.
-        if key[0] == STATEFUL_SET and live["spec"].get("replicas")
+        if live["spec"].get("replicas") and templates.get(name) != template_hash(live)
     )
-    return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
 
 
 def standing_drain(observed: Observed, owner_uid: str) -> int:
     """Return the drain that the pods of a model have, 0 without any that a plan could have made."""
-    for key, live in sorted(observed.objects.items()):
-        if key[0] != STATEFUL_SET or controller_uid(live) != owner_uid:
-            continue
+    for live in observed.sets_of(owner_uid).values():
         grace = live["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", 0)
         drain = int(grace) - grace_seconds(0)
         # Anybody may have written it: only a value of ours is taken over.
@@ -416,13 +397,11 @@ def standing_groups(
     observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES
 ) -> tuple[GroupState, ...]:
     """Return the states of the existing groups, whatever is wanted now."""
-    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     # With a requested restart all of them would show as stopping.
     rules = replace(rules, restart_asked="")
     ours = [
         replace(_group(live, observed, rules), as_it_is=True)
-        for live in lives
-        if controller_uid(live) == owner_uid
+        for live in observed.sets_of(owner_uid).values()
     ]
     return tuple(next_step(group, now).state for group in ours)
 

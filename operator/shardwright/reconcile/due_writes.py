@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from shardwright.reconcile.autoscaling import handed_over
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.first_seen import Sight, Sighting
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed
 from shardwright.reconcile.snapshot import Snapshot
 from shardwright.reconcile.write_cause import rendered_hash
@@ -51,10 +50,9 @@ def questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[W
     # A dry run goes through all webhooks, so the StatefulSet controller first gets time to create
     # the pods.
     limit = timedelta(seconds=NO_PODS_SECONDS)
-    for (kind, live_name), live in derived.observed.objects.items():
-        if kind == STATEFUL_SET and controller_uid(live) == snapshot.resource.owner.uid:
-            since = derived.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
-            if since is not None and now - since >= limit:
-                there = {member.rank for member in derived.observed.members_of(live_name)}
-                rank = min({*range(live["spec"]["replicas"])} - there, default=0)
-                yield DryRunPod(content=pod_of(live, rank), set_uid=live["metadata"]["uid"])
+    for name, live in derived.observed.sets_of(snapshot.resource.owner.uid).items():
+        since = derived.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
+        if since is not None and now - since >= limit:
+            there = {member.rank for member in derived.observed.members_of(name)}
+            rank = min({*range(live["spec"]["replicas"])} - there, default=0)
+            yield DryRunPod(content=pod_of(live, rank), set_uid=live["metadata"]["uid"])

@@ -95,10 +95,9 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
             note=summary.message,
             warning=not summary.ready and (fails or summary.reason not in _ORDINARY),
         )
-    refused = _before(before, ConditionType.RECORD_REFUSED)
     # Told by the change of the condition: the finding holds for ten minutes, and each reconcile
     # would tell it again.
-    if found.distrusted and refused.get("status") != "True":
+    if found.distrusted and not _before(before, ConditionType.RECORD_REFUSED):
         yield Event(
             reason=Reason.PLAN_RECORD_REFUSED,
             action="Repair",
@@ -119,16 +118,16 @@ def _of_places(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator
 
 
 def _of_rollout(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:
-    stopped, was = (rollout_stopped(found), _before(before, ConditionType.ROLLOUT_STOPPED))
-    if stopped.status and was.get("status") != "True":
+    stopped = rollout_stopped(found)
+    if stopped and not _before(before, ConditionType.ROLLOUT_STOPPED):
         yield Event(reason="RolloutStopped", action="Restart", note=stopped.message, warning=True)
-    back, was = rolled_back(found), _before(before, ConditionType.ROLLED_BACK)
-    if back.status and was.get("status") != "True":
+    back = rolled_back(found)
+    if back and not _before(before, ConditionType.ROLLED_BACK):
         yield Event(
             reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected
         )
     barred, was = no_way_back(found), _before(before, ConditionType.NO_WAY_BACK)
-    if barred.status and barred.reason != was.get("reason"):
+    if barred and barred.reason != was.get("reason"):
         yield Event(reason=barred.reason, action="Reconcile", note=barred.message, warning=True)
 
 

@@ -13,7 +13,7 @@ from shardwright.planning.validity import Unfit
 from shardwright.reconcile.annotations import READY_SINCE
 from shardwright.reconcile.group import all_ready
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.observed import Observed
 from shardwright.rendering.bundle import KubernetesObject
 
 
@@ -64,11 +64,7 @@ def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> froz
 
     One at zero, or with all its pods, is not kept out: should it be again, its time starts anew.
     """
-    lives = [
-        live
-        for (kind, _), live in observed.objects.items()
-        if kind == STATEFUL_SET and controller_uid(live) == owner_uid
-    ]
+    lives = observed.sets_of(owner_uid).values()
     wanted = {live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives}
     there = Counter(member.set_uid for member in observed.members)
     short = {uid for uid, pods in wanted.items() if there[uid] < pods}
@@ -83,12 +79,8 @@ def of_starts(
     a silent one, is not starting.
     """
     found = set()
-    for (kind, name), live in observed.objects.items():
-        size = (
-            live["spec"].get("replicas")
-            if kind == STATEFUL_SET and controller_uid(live) == owner_uid
-            else 0
-        )
+    for name, live in observed.sets_of(owner_uid).items():
+        size = live["spec"].get("replicas")
         members = observed.members_of(name) if size else ()
         if size and all_ready(members, size):
             found.add(Sighting(Sight.READY, live["metadata"]["uid"]))

@@ -525,7 +525,6 @@ def _state(
     restarts, failure = _past(group, incident)
     return GroupState(
         name=group.name,
-        ready=situation is Situation.READY,
         # One that this very reconcile stops serves no more.
         serves=(group.complete and situation not in AT_ZERO) or group.former_serves,
         # Nobody can tell of one that is kept as it stands.

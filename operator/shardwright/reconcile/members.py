@@ -401,9 +401,8 @@ class Wait:
 class GroupState:
     """How a group stands, and when to reconcile again even if nothing happens (``look_at``).
 
-    ``ready``: it serves, with the pods that are wanted or that it is to keep; ``serves``: with any;
-    ``updated``: with those that are wanted; ``available``: it has been ready for as long as is
-    asked for. ``unplaced`` are the ranks that
+    ``serves``: it is ready, with whichever pods; ``updated``: with those that are wanted;
+    ``available``: it has been ready for as long as is asked for. ``unplaced`` are the ranks that
     the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
     often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
@@ -415,7 +414,6 @@ class GroupState:
     """
 
     name: str
-    ready: bool
     situation: Situation
     serves: bool = False
     updated: bool = False
@@ -434,6 +432,11 @@ class GroupState:
     rerendered: bool = False
     hold: Wait | None = None
     available: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Return whether it serves, with the pods that are wanted or that it is to keep."""
+        return self.situation is Situation.READY
 
     @property
     def late(self) -> bool:

@@ -109,13 +109,14 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
             ConditionType.STALLED: ConditionSaid(True, *outcome),
         }
         return tuple(_conditions(found, unknown | known))
-    said = {
+    said: dict[ConditionType, ConditionSaid | None] = {
         ConditionType.READY: ConditionSaid(summary.ready, *outcome),
         ConditionType.PLANNED: _planned(found, ConditionSaid(False, *outcome)),
         ConditionType.RECONCILING: _reconciling(summary, found),
         ConditionType.STALLED: ConditionSaid(True, *outcome) if summary.stalled else _IDLE,
         ConditionType.DEGRADED: _degraded(found),
         ConditionType.PLAN_STALE: _plan_stale(found),
+        ConditionType.PARTLY_PLACED: partly_placed(found),
         ConditionType.FIELD_CONFLICT: _contested(found),
         ConditionType.FOREIGN_PODS: _strangers(found),
         ConditionType.RECORD_REFUSED: _distrusted(found),
@@ -124,18 +125,12 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.ROLLOUT_STOPPED: rollout_stopped(found),
         ConditionType.ROLLED_BACK: rolled_back(found),
         ConditionType.NO_WAY_BACK: no_way_back(found),
-        ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
-    }
-    asked = {
-        ConditionType.PARTLY_PLACED: partly_placed(found),
         ConditionType.UNPROVEN: _unproven(found),
+        ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
         ConditionType.NOT_SCALED: _not_scaled(found),
         ConditionType.NOT_ROUTED: _not_routed(found.route),
     }
-    said |= {kind: it for kind, it in asked.items() if it}
-    return tuple(
-        _conditions(found, {kind: it for kind, it in said.items() if kind in ALWAYS or it.status})
-    )
+    return tuple(_conditions(found, {kind: it for kind, it in said.items() if it}))
 
 
 def partly_placed(found: Findings) -> ConditionSaid | None:
@@ -234,7 +229,7 @@ def _degraded(found: Findings) -> ConditionSaid:
     return _IDLE
 
 
-def _contested(found: Findings) -> ConditionSaid:
+def _contested(found: Findings) -> ConditionSaid | None:
     # Always the first by name: a message that alternates would be a write in each reconcile.
     if found.overfull:
         (kind, name), excess = min(found.overfull.items())
@@ -249,12 +244,12 @@ def _contested(found: Findings) -> ConditionSaid:
         key = min(found.contested)
         message = contested_sentence(key, found.contested[key])
         return ConditionSaid(True, Reason.FIELD_CONTESTED, message)
-    return _IDLE
+    return None
 
 
-def _strangers(found: Findings) -> ConditionSaid:
+def _strangers(found: Findings) -> ConditionSaid | None:
     if not found.strangers:
-        return _IDLE
+        return None
     message = (
         f"{named(found.strangers)}: labelled as pods of this model, and no StatefulSet of it "
         "controls them"
@@ -262,16 +257,16 @@ def _strangers(found: Findings) -> ConditionSaid:
     return ConditionSaid(True, Reason.FOREIGN_PODS, message)
 
 
-def _distrusted(found: Findings) -> ConditionSaid:
+def _distrusted(found: Findings) -> ConditionSaid | None:
     if not found.distrusted:
-        return _IDLE
+        return None
     return ConditionSaid(True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
 
 
-def _limited(found: Findings) -> ConditionSaid:
+def _limited(found: Findings) -> ConditionSaid | None:
     waiting = [group.name for group in found.awaiting_turn]
     if not waiting:
-        return _IDLE
+        return None
     message = (
         f"{', '.join(waiting[:SHOWN])}: as many groups of all models restart as the operator "
         "allows at once"
@@ -279,7 +274,7 @@ def _limited(found: Findings) -> ConditionSaid:
     return ConditionSaid(True, Reason.OTHERS_RESTART, message)
 
 
-def _pending(found: Findings) -> ConditionSaid:
+def _pending(found: Findings) -> ConditionSaid | None:
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = (
@@ -312,14 +307,14 @@ def _pending(found: Findings) -> ConditionSaid:
             "default of this release, and comes with spec.engine.version or "
             f"rollout.onUpgrade: Roll{fixed}"
         )
-    return ConditionSaid(True, next(iter(said)), "; ".join(said.values())) if said else _IDLE
+    return ConditionSaid(True, next(iter(said)), "; ".join(said.values())) if said else None
 
 
-def rollout_stopped(found: Findings) -> ConditionSaid:
-    """Return whether groups keep their pods because one with the changed pods fails."""
+def rollout_stopped(found: Findings) -> ConditionSaid | None:
+    """Return that groups keep their pods because one with the changed pods fails, or None."""
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     if not held:
-        return _IDLE
+        return None
     names = {group.hold.said for group in held if group.hold}
     against = [group for group in found.groups if group.name in names]
     failed = any(
@@ -338,26 +333,26 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
     return ConditionSaid(True, reason, message)
 
 
-def rolled_back(found: Findings) -> ConditionSaid:
-    """Return whether an earlier revision runs in place of the spec."""
+def rolled_back(found: Findings) -> ConditionSaid | None:
+    """Return that an earlier revision runs in place of the spec, or None."""
     if found.rollback is None:
-        return _IDLE
+        return None
     return ConditionSaid(True, _CAUSES[found.rollback[0].cause], rollback_message(found))
 
 
-def no_way_back(found: Findings) -> ConditionSaid:
-    """Return whether a requested rollback is not made, or could not be made later."""
+def no_way_back(found: Findings) -> ConditionSaid | None:
+    """Return that a requested rollback is not made, or could not be made later, or None."""
     problems = found.of_going_back
     # One that runs names them itself.
     if found.rollback or not problems:
-        return _IDLE
+        return None
     message = "; ".join(problem.sentence() for problem in problems)
     return ConditionSaid(True, problems[0].code, message)
 
 
-def _replicas_planned(found: Findings) -> ConditionSaid:
+def _replicas_planned(found: Findings) -> ConditionSaid | None:
     if found.plan is None or found.number_planned_for is None:
-        return _IDLE
+        return None
     message = hand_over_sentence(found.number_planned_for, found.plan.wanted)
     return ConditionSaid(True, Reason.REPLICAS_LEFT_OUT, message)
 

@@ -105,6 +105,16 @@ class Observed:
         )
 
     @cached_property
+    def sets(self) -> Mapping[str, KubernetesObject]:
+        """Return all StatefulSets by name, in order: that of a cache would change messages."""
+        found = {name: live for (kind, name), live in self.objects.items() if kind == STATEFUL_SET}
+        return dict(sorted(found.items()))
+
+    def sets_of(self, owner_uid: str) -> dict[str, KubernetesObject]:
+        """Return the StatefulSets that this owner controls by name, in order."""
+        return {name: live for name, live in self.sets.items() if controller_uid(live) == owner_uid}
+
+    @cached_property
     def _by_group(self) -> Mapping[str, tuple[Member, ...]]:
         groups: dict[str, list[Member]] = {}
         for member in sorted(self.members, key=lambda m: m.rank):
@@ -121,8 +131,7 @@ class Observed:
             root, number = generation_of(name)
             found.setdefault(root, {})[number] = None
         # After the pods, so that an existing StatefulSet decides who owns the generation.
-        for (kind, name), live in self.objects.items():
-            if kind == STATEFUL_SET:
-                root, number = generation_of(name)
-                found.setdefault(root, {})[number] = controller_uid(live)
+        for name, live in self.sets.items():
+            root, number = generation_of(name)
+            found.setdefault(root, {})[number] = controller_uid(live)
         return found

@@ -20,8 +20,7 @@ from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.disruption import is_against, planned_nodes
 from shardwright.reconcile.drift import made_for
 from shardwright.reconcile.events import Event, plan_event
-from shardwright.reconcile.members import Situation
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem, worst_first
 from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, runs_as_asked, too_many
@@ -72,9 +71,7 @@ def current_plan(
     if (
         # Neither planned nor queued: a namespace beyond its limit would cost the planner's time
         # (ADR 13).
-        record is None
-        and not _has_begun(snapshot, derived)
-        and (why := too_many(snapshot.cluster or Cluster()))
+        record is None and not derived.standing and (why := too_many(snapshot.cluster or Cluster()))
     ):
         return CurrentPlan(record=None, not_admitted=why)
     state = _state_of_record(snapshot, derived, subject, now)
@@ -177,7 +174,7 @@ def _let_in(
         or record.cut_hash != subject.cut_hash
     ):
         return planned
-    if _has_begun(snapshot, derived):
+    if derived.standing:
         # Before the first group stops: its new pods would be refused, and the old ones would be
         # gone.
         why = outgrown(snapshot, derived, subject, record)
@@ -193,7 +190,7 @@ def _let_in(
 def _state_of_record(
     snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
 ) -> RecordState:
-    record, begun = derived.record, _has_begun(snapshot, derived)
+    record, begun = derived.record, bool(derived.standing)
     lacking = subject.terms.lacking
     return RecordState(
         leaving=bool(derived.leaving),
@@ -231,18 +228,8 @@ def _choice(
     return PlanChoice.COMPARE if compares else choice
 
 
-def _has_begun(snapshot: Snapshot, derived: Derived) -> bool:
-    uid = snapshot.resource.owner.uid
-    return any(
-        kind == STATEFUL_SET and controller_uid(live) == uid
-        for (kind, _), live in derived.observed.objects.items()
-    )
-
-
 def _serves(derived: Derived, record: PlanRecord | None) -> bool:
-    serving = [
-        state for state in derived.standing if state.ready and state.situation is Situation.READY
-    ]
+    serving = [state for state in derived.standing if state.ready]
     # No group too many either: one on its way out still holds GPUs that a better plan would count
     # as free.
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
@@ -345,8 +332,7 @@ def _held(snapshot: Snapshot, derived: Derived) -> Iterator[Held]:
     owner = snapshot.resource.owner
     sets = {
         number: tuple(sorted(planned_nodes(live)))
-        for (kind, name), live in sorted(derived.observed.objects.items())
-        if kind == STATEFUL_SET and controller_uid(live) == owner.uid
+        for name, live in derived.observed.sets_of(owner.uid).items()
         if (number := group_number(base_name(owner.name), name)) is not None
     }
     yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))

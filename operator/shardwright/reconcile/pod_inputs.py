@@ -24,7 +24,7 @@ from shardwright.reconcile.autoscaling import hindrance
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.drift import asks_the_same, template_hash
 from shardwright.reconcile.members import Member, mounted_secrets
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.quotas import ceilings
 from shardwright.reconcile.record_object import SigningKeys
 from shardwright.reconcile.snapshot import Cluster, Snapshot
@@ -64,7 +64,7 @@ def as_made(
 ) -> Deployment:
     """Return the deployment that the pods of a plan are made from."""
     cluster = snapshot.cluster or Cluster()
-    sets = stateful_sets(derived.observed).values()
+    sets = derived.observed.sets.values()
     stated = subject.deployment
     hindered = hindrance(subject, record.plan, derived.observed)
     return replace(
@@ -91,17 +91,6 @@ def restored_pods(snapshot: Snapshot, subject: Subject, record: PlanRecord) -> B
     return (
         restored(former.pods, former.plan, record.plan, subject.deployment) if former.plan else None
     )
-
-
-def stateful_sets(observed: Observed, owner_uid: str | None = None) -> dict[str, KubernetesObject]:
-    """Return the StatefulSets by name, of one owner or (None) all."""
-    found = {}
-    for (kind, name), live in sorted(observed.objects.items()):
-        if kind != STATEFUL_SET:
-            continue
-        if owner_uid in (None, controller_uid(live)):
-            found[name] = live
-    return found
 
 
 def unavailable(objects: Iterable[KubernetesObject], observed: Observed) -> Problem | None:

@@ -3,12 +3,12 @@ anybody looks again: a budget that is raised only when a group serves is too low
 groups are evicted at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.observed import Observed
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import generation_of
 
@@ -26,9 +26,10 @@ def protected_pods(
     up: dict[str, int] = {}
     down: dict[str, int] = {}
     standing = set()
-    for live in _sets(observed, owner_uid):
-        name, remembered = live["metadata"]["name"], read_annotations(live)
-        root, _ = generation_of(name)
+    for name, live in observed.sets_of(owner_uid).items():
+        if "deletionTimestamp" in live["metadata"]:
+            continue
+        remembered, (root, _) = read_annotations(live), generation_of(name)
         standing.add(name)
         if pods := live["spec"].get("replicas"):
             counts = remembered.ready_once or _starts(live, observed, start_seconds, now)
@@ -39,16 +40,6 @@ def protected_pods(
     # A StatefulSet that is gone leaves pods that serve until they end, too.
     left = _ready(member for member in observed.members if member.group not in standing)
     return left + sum(max(up.get(root, 0), down.get(root, 0)) for root in {*up, *down})
-
-
-def _sets(observed: Observed, owner_uid: str) -> Sequence[KubernetesObject]:
-    return [
-        live
-        for (kind, _), live in observed.objects.items()
-        if kind == STATEFUL_SET
-        and controller_uid(live) == owner_uid
-        and "deletionTimestamp" not in live["metadata"]
-    ]
 
 
 def _starts(

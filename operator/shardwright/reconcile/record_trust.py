@@ -21,7 +21,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.planning.report import Plan
 from shardwright.reconcile.disruption import planned_nodes
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
 from shardwright.rendering import pod_resources
 from shardwright.rendering.bundle import KubernetesObject
@@ -296,9 +296,8 @@ def _without_replicas(shown: Mapping[str, Any], name: str) -> object:
 def _stateful_sets(known: RecordEvidence) -> dict[str, KubernetesObject]:
     # Of each group the latest generation.
     found: dict[str, tuple[int, Mapping[str, Any]]] = {}
-    for (kind, name), live in known.observed.objects.items():
-        if kind == STATEFUL_SET and controller_uid(live) == known.owner.uid:
-            index, number = generation_of(name)
-            if number >= found.get(index, (0, live))[0]:
-                found[index] = number, live
+    for name, live in known.observed.sets_of(known.owner.uid).items():
+        index, number = generation_of(name)
+        if number >= found.get(index, (0, live))[0]:
+            found[index] = number, live
     return {root: live for root, (_, live) in found.items()}

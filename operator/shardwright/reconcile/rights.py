@@ -12,7 +12,7 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.drift import made_for
 from shardwright.reconcile.group import as_it_stands
-from shardwright.reconcile.pod_inputs import as_made, stateful_sets
+from shardwright.reconcile.pod_inputs import as_made
 from shardwright.reconcile.quotas import (
     Need,
     Pods,
@@ -90,7 +90,7 @@ def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
 def _most_gpus(snapshot: Snapshot, derived: Derived, plan: Plan) -> int | None:
     # None: any number, as the plan needs no more than the one that runs.
     before = derived.record
-    runs = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    runs = derived.observed.sets_of(snapshot.resource.owner.uid)
     if before and runs and _gpus(plan) <= _gpus(before.plan):
         return None
     return (snapshot.cluster or Cluster()).limits.gpus
@@ -126,7 +126,7 @@ def not_admitted(
         return problem
     if not cluster.allowance or not record.plan.groups:
         return None
-    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    lives = derived.observed.sets_of(snapshot.resource.owner.uid)
     deployment = as_made(snapshot, derived, subject, record)
     return _not_allowed(derived, cluster, lives, record.plan, deployment)
 
@@ -174,7 +174,7 @@ def gpu_quotas(snapshot: Snapshot, derived: Derived, subject: Subject) -> tuple[
         left = most - cluster.gpus
         found.append(GpuQuota(name="policy.namespaceLimits.gpus", resource="", gpus=left))
     if cluster.allowance:
-        lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+        lives = derived.observed.sets_of(snapshot.resource.owner.uid)
         named = subject.deployment.pods.priority_class or cluster.priorities.default
         own = _there(derived, cluster, lives.values())
         found += left_of(cluster.allowance, named, own, cluster.promised)
@@ -207,7 +207,7 @@ def runs_as_asked(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> bool:
     """Return whether a group has the pods that a plan and the spec of now ask for."""
-    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    lives = derived.observed.sets_of(snapshot.resource.owner.uid)
     return any(_as_asked(lives, record.plan, as_made(snapshot, derived, subject, record)))
 
 

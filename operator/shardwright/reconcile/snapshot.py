@@ -17,7 +17,7 @@ from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline.replanning import Held, Replanned
 from shardwright.planning.report import Plan
 from shardwright.reconcile.first_seen import Sighting
-from shardwright.reconcile.observed import STATEFUL_SET, Observed
+from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.quotas import Allowance, Pods, Priorities
 from shardwright.reconcile.record_object import SigningKeys
@@ -255,8 +255,7 @@ class Snapshot:
         """Return the number of groups that concern a reconcile: existing, planned or wanted,
         whichever is the most.
         """
-        objects = self.observed.objects if isinstance(self.observed, Observed) else {}
-        there = sum(kind == STATEFUL_SET for kind, _ in objects)
+        there = len(self.observed.sets) if isinstance(self.observed, Observed) else 0
         wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else None
         records = (
             self.record,

@@ -4,7 +4,7 @@ nobody's fault.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -40,7 +40,7 @@ class Repair:
     fields: tuple[str, ...] = ()
     by: str = ""
     undone: bool = False
-    at: datetime | None = None
+    at: datetime
 
 
 def contested(
@@ -53,8 +53,7 @@ def contested(
         for key, undone in found.items()
         if len(undone) >= REPAIRS_MAX
         # Never given up for good: whoever keeps undoing it may have stopped meanwhile.
-        and (at := undone[-1].at) is not None
-        and now - at < timedelta(seconds=PAUSE_SECONDS)
+        and now - undone[-1].at < timedelta(seconds=PAUSE_SECONDS)
     }
 
 
@@ -65,54 +64,43 @@ def remembered(
     # Repairs from before the pause count after it, or a contested object would be repaired
     # REPAIRS_MAX times again before it is left alone.
     window = timedelta(seconds=WINDOW_SECONDS + PAUSE_SECONDS)
-    kept = {
-        key: tuple(one for one in row if one.at is not None and now - one.at < window)
-        for key, row in repairs.items()
-    }
-    for key, repair in _repairs(done):
-        row = kept.get(key, ())
+    kept = {key: tuple(one for one in row if now - one.at < window) for key, row in repairs.items()}
+    for key, repair in _repairs(done, now):
         # None: we have deleted it ourselves.
-        kept[key] = _added(row, repair, now) if repair else ()
+        kept[key] = _added(kept.get(key, ()), repair) if repair else ()
     return {key: row for key, row in kept.items() if row}
 
 
-def _added(row: Sequence[Repair], repair: Repair, now: datetime) -> tuple[Repair, ...]:
+def _added(row: Sequence[Repair], repair: Repair) -> tuple[Repair, ...]:
     # The same again: it was undone, whatever the object said of itself.
     again = bool(row) and row[-1].rendered == repair.rendered != ""
-    one = Repair(
-        rendered=repair.rendered,
-        fields=repair.fields,
-        by=repair.by,
-        undone=repair.undone or again,
-        at=now,
-    )
     # Bounded: somebody who edits an object every second must not grow the operator's memory.
     undone = [before for before in row if before.undone]
-    return (*undone[-REPAIRS_MAX:], one)
+    return (*undone[-REPAIRS_MAX:], replace(repair, undone=repair.undone or again))
 
 
-def _repairs(done: Outcome) -> Iterator[tuple[ObjectKey, Repair | None]]:
+def _repairs(done: Outcome, now: datetime) -> Iterator[tuple[ObjectKey, Repair | None]]:
     for write in done.written:
         if isinstance(write, Delete) and write.why is None:
             yield (write.kind, write.name), None
-        elif found := _repair(write):
+        elif found := _repair(write, now):
             yield found
     for item in done.refused:
         # Also those that met somebody else's change at the same moment.
-        if item.code == CONFLICT and (found := _repair(item.write)) and found[1].undone:
+        if item.code == CONFLICT and (found := _repair(item.write, now)) and found[1].undone:
             yield found
 
 
-def _repair(write: Write) -> tuple[ObjectKey, Repair] | None:
-    undone = write.cause.origin is Origin.UNDONE
+def _repair(write: Write, now: datetime) -> tuple[ObjectKey, Repair] | None:
+    fields: tuple[str, ...] = ()
     match write:
         case Create(content=content):
-            return object_key(content), Repair(rendered=rendered_hash(content))
+            key, rendered = object_key(content), rendered_hash(content)
         case Apply(content=content, why=Why.DRIFT, fields=fields):
-            rendered = rendered_hash(content)
-            return object_key(content), Repair(
-                rendered=rendered, fields=fields, by=write.cause.by, undone=undone
-            )
-        case Delete(kind=kind, name=name, why=Why.DRIFT):
-            return (kind, name), Repair(rendered="", fields=(write.cause.what,), undone=undone)
-    return None
+            key, rendered = object_key(content), rendered_hash(content)
+        case Delete(why=Why.DRIFT):
+            key, rendered, fields = (write.kind, write.name), "", (write.cause.what,)
+        case _:
+            return None
+    undone = write.cause.origin is Origin.UNDONE
+    return key, Repair(rendered=rendered, fields=fields, by=write.cause.by, undone=undone, at=now)

@@ -23,7 +23,7 @@ class Why(StrEnum):
     FAILURE = "Failure"  #: a rank has failed, and all of the group starts again
     REQUESTED = "Requested"  #: somebody has asked for a restart
     START = "Start"  #: a group leaves zero
-    CAUSE = "WriteCause"  #: what was behind a failure has become known
+    CAUSE = "Cause"  #: what was behind a failure has become known
     STOP_AGAIN = "StopAgain"  #: somebody scaled a group up while it stopped
     NOTE = "Note"  #: what is remembered of a group has changed
 

@@ -20,7 +20,6 @@ LAYOUT = Layout(tensor=4, pipeline=2, attention_data=2, context=4)
 FOUND = Findings(generation=1)
 SERVES = GroupState(
     name="llama-0",
-    ready=True,
     serves=True,
     updated=True,
     situation=Situation.READY,
@@ -30,7 +29,6 @@ SERVES = GroupState(
 )
 WAITS = GroupState(
     name="llama-1",
-    ready=False,
     situation=Situation.BACKING_OFF,
     restarts=7,
     failing=True,
@@ -251,9 +249,7 @@ def test_a_model_that_grows_beyond_what_there_is_keeps_what_it_has_with_new_valu
 
 def test_a_model_that_fails_where_there_is_no_room_shows_the_conditions_of_its_failure() -> None:
     failing = living(
-        replace(
-            SERVES, ready=False, situation=Situation.BACKING_OFF, failing=True, budget_spent=True
-        )
+        replace(SERVES, situation=Situation.BACKING_OFF, failing=True, budget_spent=True)
     )
     without_bound, metrics = (
         Metrics(),

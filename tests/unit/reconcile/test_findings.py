@@ -250,7 +250,7 @@ def test_strangers_are_named_three_at_a_time_and_disturb_nothing_else() -> None:
 def test_groups_wait_for_their_turn_because_of_other_models_only_where_these_leave_none(
     most: int | None, *, awaited: bool
 ) -> None:
-    outdated = replace(READY, ready=False, situation=Situation.OUTDATED)
+    outdated = replace(READY, situation=Situation.OUTDATED)
     shown = {
         c.type: c.message for c in conditions(found(most_moving=most, decision=decided(outdated)))
     }

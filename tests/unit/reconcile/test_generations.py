@@ -144,9 +144,7 @@ def test_another_group_is_not_concerned() -> None:
 
 
 def a_state(situation: Situation, *nodes: str | None) -> GroupState:
-    return GroupState(
-        name="llama-0-g1", ready=situation is Situation.READY, situation=situation, nodes=nodes
-    )
+    return GroupState(name="llama-0-g1", situation=situation, nodes=nodes)
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,7 @@ def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(
 def a_state(
     situation: Situation, *, failing: bool = True, failure: Failure | None = NO_PLACE
 ) -> GroupState:
-    return GroupState(
-        name="llama-1-g2", ready=False, situation=situation, failing=failing, last_failure=failure
-    )
+    return GroupState(name="llama-1-g2", situation=situation, failing=failing, last_failure=failure)
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,8 @@ FAILED = Failure(rank=0, reason="Error", container="engine", exit_code=1)
 
 
 def a_state(name: str, situation: Situation, *, failing: bool = False) -> GroupState:
-    ready = situation is Situation.READY
     return GroupState(
-        name=name,
-        ready=ready,
-        situation=situation,
-        failing=failing,
-        last_failure=FAILED if failing else None,
+        name=name, situation=situation, failing=failing, last_failure=FAILED if failing else None
     )
 
 

@@ -11,9 +11,7 @@ URL = "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct/resolve/main/conf
 def _said(message: str) -> str:
     failure = Failure(rank=0, reason="Error", container="engine", exit_code=1, message=message)
     return failure_sentence(
-        GroupState(
-            name="m-0", ready=False, situation=Situation.STARTING, restarts=2, last_failure=failure
-        )
+        GroupState(name="m-0", situation=Situation.STARTING, restarts=2, last_failure=failure)
     )
 
 

@@ -19,7 +19,7 @@ from tests.support.builders_reconcile import a_record, pod, stateful_set
 MADE = Create(content=stateful_set())
 ASKED = DryRunPod(content=pod("llama-0-0"), set_uid="uid-of-llama-0")
 ENDED = Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-of-llama-0")
-STANDING = GroupState(name="llama-0", ready=True, situation=Situation.READY)
+STANDING = GroupState(name="llama-0", situation=Situation.READY)
 
 
 def refused(write: Write) -> Refusal:
@@ -107,7 +107,7 @@ def test_gpus_are_kept_anew_for_a_plan_without_groups_whose_gpus_are_not_kept() 
 
 
 def test_a_model_fails_while_one_of_its_groups_does() -> None:
-    failing = replace(STANDING, ready=False, failing=True)
+    failing = replace(STANDING, situation=Situation.UNREADY, failing=True)
 
     assert published(found={"standing": (STANDING, failing)}).failing
     assert not published(found={"standing": (STANDING,)}).failing
