@@ -31,7 +31,7 @@ from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.labels import is_managed
-from shardwright.rendering.render import ANY_POD
+from shardwright.rendering.network_policies import ANY_POD
 
 _ROUTES: Final = {
     Way.NOT_READY: "no pod of the router is ready, and the Service leads to the groups; if none is "

@@ -13,7 +13,7 @@ from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
 from shardwright.reconcile.write_cause import Contest
 from shardwright.rendering.deployment import NetworkRules, Owner, SecretKey
-from shardwright.rendering.render import ANY_POD
+from shardwright.rendering.network_policies import ANY_POD
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.builders_reconcile import NOON
 from tests.support.outcomes import CASES, PROBLEM, READY, STARTING, decided, found
