@@ -44,6 +44,8 @@ HEALTH_FAILURES: Final = 2
 minute each, and a watch that broke comes back after one.
 """
 
+_PROGRAM: Final = ("python", f"{SCRIPTS_DIR}/router.py")
+
 _TERM_SECONDS: Final = 5
 """How long a router that ends is still asked, until all know that it goes. Basis: assumed."""
 
@@ -125,7 +127,7 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
         "name": "router",
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", f"{SCRIPTS_DIR}/router.py"],
+        "command": list(_PROGRAM),
         "args": list(arguments(plan, deployment)),
         "env": list(_environment(deployment)),
         "ports": [
@@ -139,8 +141,13 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
             "readOnlyRootFilesystem": True,
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        # Of its process, not of its engines; and its addresses want the key, which no probe has.
-        "readinessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 2},
+        # Without a group that it knows the Service leads past it. Its addresses want the key, which
+        # no probe has.
+        "readinessProbe": {
+            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT)]},
+            "periodSeconds": 5,
+            "timeoutSeconds": 3,
+        },
         "livenessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 10},
         "lifecycle": {"preStop": {"sleep": {"seconds": _TERM_SECONDS}}},
         "volumeMounts": [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}],

@@ -113,6 +113,8 @@ def test_pods_of_the_router_are_no_pods_of_the_model_and_restricted() -> None:
     assert item["spec"]["replicas"] == 2
     assert (pod["serviceAccountName"], container["image"]) == (ROUTER.account, ROUTER.image)
     assert pod["securityContext"]["runAsNonRoot"]
+    asked = ["python", "/etc/shardwright/router.py", "ready", "29000"]
+    assert container["readinessProbe"]["exec"]["command"] == asked
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
