@@ -107,7 +107,10 @@ class Reason(Word):
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
     )
     ROUTER_STARTING = ("RouterStarting", "the router is not ready for 30 s yet")
-    ROUTER_DOWN = ("RouterDown", "no pod of the router is ready: the Service leads to the groups")
+    ROUTER_DOWN = (
+        "RouterDown",
+        "no pod of the router knows a group: the Service leads to the groups",
+    )
     ROUTER_IMAGE_MISSING = (
         "RouterImageMissing",
         "the administrator names no image of a router: the Service leads to the groups",

@@ -37,7 +37,7 @@ from shardwright.hardware.untrusted import mappings, text_or_empty, time
 from shardwright.reconcile.fetched import OVERDUE_SECONDS, JobState, age_seconds, state_of
 from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
-from shardwright.rendering.render import ANY_POD
+from shardwright.rendering.network_policies import ANY_POD
 from shardwright.resolving.intent import network_rules_of
 
 LEAST_KUBERNETES: Final = (1, 34)

@@ -224,7 +224,7 @@ def bundle_for(
         raise InputError([subject.unadmitted[plan.resource]])
     router = subject.deployment.router
     if router is not None and not router.image:
-        raise InputError([_ROUTER_IMAGE_MISSING])
+        raise InputError([ROUTER_IMAGE_MISSING])
     scheduling = subject.deployment.cluster.scheduling
     if scheduling and cluster.scheduling_api:
         scheduling = replace(scheduling, api_version=cluster.scheduling_api)
@@ -237,7 +237,7 @@ def bundle_for(
     return render(plan, here, ready_pods=ready_pods)
 
 
-_ROUTER_IMAGE_MISSING: Final = Problem(
+ROUTER_IMAGE_MISSING: Final = Problem(
     code="RouterImageMissing",
     path="spec.routing.mode",
     what="no image of a router is known",

@@ -30,7 +30,6 @@ from shardwright.reconcile.findings import (
     why_missing,
 )
 from shardwright.reconcile.members import Awaited, GroupState
-from shardwright.reconcile.route import Route, Way
 from shardwright.reconcile.wording import (
     SHOWN,
     alpha_groups_sentence,
@@ -43,7 +42,6 @@ from shardwright.reconcile.wording import (
     hand_over_sentence,
     named,
     not_ready_sentence,
-    routed_sentence,
     waiting_sentence,
 )
 from shardwright.rendering.deployment import Deployment, Owner
@@ -76,14 +74,6 @@ _OPENED: Final = {
     Guard.KEY: "some paths of the engine take requests without the API key",
     Guard.MEDIA: "requests can have media fetched from any host, if the model takes media",
     Guard.FILES: "the engine can write the weights in its cache, or has the token of the hub",
-}
-
-_ROUTES: Final = {
-    Way.STARTING: Reason.ROUTER_STARTING,
-    Way.NOT_READY: Reason.ROUTER_DOWN,
-    Way.NO_IMAGE: Reason.ROUTER_IMAGE_MISSING,
-    Way.NO_RIGHT: Reason.ROUTER_NOT_PERMITTED,
-    Way.NO_POOL: Reason.POOL_UNAVAILABLE,
 }
 
 
@@ -128,7 +118,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         ConditionType.UNPROVEN: _unproven(found),
         ConditionType.REPLICAS_PLANNED: _replicas_planned(found),
         ConditionType.NOT_SCALED: _not_scaled(found),
-        ConditionType.NOT_ROUTED: _not_routed(found.route),
+        ConditionType.NOT_ROUTED: _not_routed(found),
     }
     return tuple(_conditions(found, {kind: it for kind, it in said.items() if it}))
 
@@ -151,10 +141,14 @@ def _not_scaled(found: Findings) -> ConditionSaid | None:
     return ConditionSaid(True, unscaled.code, unscaled.sentence()) if unscaled else None
 
 
-def _not_routed(route: Route | None) -> ConditionSaid | None:
-    if route is None or route.as_asked:
+def _not_routed(found: Findings) -> ConditionSaid | None:
+    route = found.route
+    if route is None or route.unmet is None:
         return None
-    return ConditionSaid(True, _ROUTES[route.way], routed_sentence(route))
+    # A router that knows no group is not ready, and no group is late for it.
+    if route.offered and not any(group.ready for group in found.placed_groups):
+        return None
+    return ConditionSaid(True, route.unmet.code, route.unmet.sentence())
 
 
 def _reconciling(summary: Summary, found: Findings) -> ConditionSaid:

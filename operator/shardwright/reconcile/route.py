@@ -5,14 +5,15 @@ a router, so that what is new in the way of requests may be gone.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
+from shardwright.errors import Problem
+from shardwright.pipeline.assembly import ROUTER_IMAGE_MISSING
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import DEPLOYMENT, SERVICE, Observed, controller_uid
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
-from shardwright.rendering.deployment import Deployment, Owner
+from shardwright.rendering.deployment import Deployment, Owner, RouterOptions
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.router_pods import ROUTER
 
@@ -26,42 +27,46 @@ RETURN_SECONDS: Final = 30
 takes to see all groups, so that one that comes and goes is left alone.
 """
 
-POOL_KIND: Final = "InferencePool"
+MESSAGE_LENGTH: Final = 200
+"""Characters that are quoted of why a router's pods are not made."""
 
-
-class Way(StrEnum):
-    """How requests reach the groups of a model that names a routing."""
-
-    ROUTER = "Router"  #: by the router
-    STARTING = "Starting"  #: by the Service: the router has not been ready for long enough yet
-    NOT_READY = "NotReady"  #: by the Service: no pod of the router is ready
-    LOSING = "Losing"  #: by the router, of which no pod has been ready for a moment
-    NO_IMAGE = "NoImage"  #: by the Service: the administrator names no image of a router
-    NO_RIGHT = "NoRight"  #: by the Service: the operator sees no Deployments
-    POOL = "Pool"  #: by gateways that ask the endpoint picker, and by the Service
-    NO_POOL = "NoPool"  #: by the Service: this cluster knows no InferencePool
+_STARTING: Final = Problem(
+    code="RouterStarting",
+    what="the router",
+    limit=f"must have been ready for {RETURN_SECONDS} s before the Service leads to it",
+)
+_NOT_PERMITTED: Final = Problem(
+    code="RouterNotPermitted",
+    path="spec.routing.mode",
+    what="Router",
+    limit="needs Deployments",
+    gap="which the operator does not see",
+    remedy="have router.image of the chart set, which gives it the right; until then the Service "
+    "leads to the groups",
+)
+_NO_POOL: Final = Problem(
+    code="PoolUnavailable",
+    path="spec.routing.mode",
+    what="InferencePool",
+    limit="needs InferencePools",
+    gap="which the operator does not see",
+    remedy="install the Gateway API Inference Extension (kubectl apply -k of its config/crd), and "
+    "have inferencePools.enabled of the chart set; until then the Service leads to the groups",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The way of requests now, and when to look again (None: with the next event).
+    """How requests reach the groups of a model that names a routing, and when to look again (None:
+    with the next event).
 
-    ``account`` is the service account of the router's pods.
+    ``unmet`` is why they do not go the way that it asks for (None: they do): the Service then leads
+    to the groups. Without ``offered`` the objects of the routing cannot be made.
     """
 
-    way: Way
+    unmet: Problem | None = None
+    offered: bool = True
     again_seconds: float | None = None
-    account: str = ""
-
-    @property
-    def leads_to_router(self) -> bool:
-        """Return whether the Service leads to the router."""
-        return self.way in (Way.ROUTER, Way.LOSING)
-
-    @property
-    def as_asked(self) -> bool:
-        """Return whether requests go the way that the spec asks for."""
-        return self.way in (Way.ROUTER, Way.LOSING, Way.POOL)
 
 
 def of_routers(observed: Observed, owner_uid: str) -> Iterator[Sighting]:
@@ -80,35 +85,56 @@ def route_of(
     stated: Deployment, observed: Observed, since: Mapping[Sighting, datetime], now: datetime
 ) -> Route | None:
     """Return the way of requests now, None if the spec names no routing."""
-    if stated.picker:
-        absent = POOL_KIND in observed.absent_kinds
-        return Route(way=Way.NO_POOL if absent else Way.POOL)
-    if stated.router is None:
+    if stated.router is None and stated.picker is None:
         return None
-    account = stated.router.account
-    if DEPLOYMENT in observed.absent_kinds:
-        return Route(way=Way.NO_RIGHT, account=account)
-    if not stated.router.image:
-        return Route(way=Way.NO_IMAGE, account=account)
+    if missing := _missing(stated, observed):
+        return Route(unmet=missing, offered=False)
+    if stated.router is None:
+        return Route()
     live = observed.objects.get((DEPLOYMENT, names.router(stated.base)))
     if live is None:
-        return Route(way=Way.NOT_READY, account=account)
-    led = leads(observed, stated.base)
-    return replace(_way(live, since, now, led=led), account=account)
+        return Route(unmet=_down(stated, stated.router, live))
+    leading, again = _leading(live, since, now, led=leads(observed, stated.base))
+    unmet = _STARTING if is_up(live) else _down(stated, stated.router, live)
+    return Route(unmet=None if leading else unmet, again_seconds=again)
 
 
-def _way(
+def _missing(stated: Deployment, observed: Observed) -> Problem | None:
+    if stated.router is None:
+        return _NO_POOL if "InferencePool" in observed.absent_kinds else None
+    if DEPLOYMENT in observed.absent_kinds:
+        return _NOT_PERMITTED
+    return None if stated.router.image else ROUTER_IMAGE_MISSING
+
+
+def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | None) -> Problem:
+    return Problem(
+        code="RouterDown",
+        what="no pod of the router is ready",
+        gap=_not_made(live or {}),
+        remedy="the Service leads to the groups. Its pods: kubectl -n "
+        f"{stated.owner.namespace} get pods -l {ROUTER}={stated.base}. Their service account "
+        f"{router.account} must be there, and bound to the ClusterRole of the chart for routers, "
+        "to see the groups (docs/howto/routing.md)",
+    )
+
+
+def _not_made(live: KubernetesObject) -> str:
+    conditions = (live.get("status") or {}).get("conditions") or ()
+    failed = (one for one in conditions if one.get("type") == "ReplicaFailure")
+    # Of a Deployment: why its pods cannot be created, as the API server says it.
+    return next((str(one.get("message", ""))[:MESSAGE_LENGTH] for one in failed), "")
+
+
+def _leading(
     live: KubernetesObject, since: Mapping[Sighting, datetime], now: datetime, *, led: bool
-) -> Route:
+) -> tuple[bool, float | None]:
+    """Return whether the Service is to lead to a router, and when that may change by itself."""
     up = is_up(live)
     seen = since.get(Sighting(Sight.ROUTER_UP if up else Sight.ROUTER_DOWN, _uid(live)), now)
     wait = timedelta(seconds=RETURN_SECONDS if up else FALLBACK_SECONDS)
     left = (seen + wait - now).total_seconds()
-    if up == led:
-        return Route(way=Way.ROUTER if up else Way.NOT_READY)
-    if left > 0:
-        return Route(way=Way.STARTING if up else Way.LOSING, again_seconds=left)
-    return Route(way=Way.ROUTER if up else Way.NOT_READY)
+    return (up, None) if up == led or left <= 0 else (led, left)
 
 
 def leads(observed: Observed, base: str) -> bool:
@@ -123,12 +149,11 @@ def taken(stated: Deployment, route: Route | None) -> Deployment:
     """
     if route is None:
         return stated
-    if route.way is Way.NO_POOL:
-        return replace(stated, picker=None)
-    if route.way in (Way.NO_IMAGE, Way.NO_RIGHT):
-        return replace(stated, router=None)
-    router = stated.router and replace(stated.router, leads=route.leads_to_router)
-    return replace(stated, router=router)
+    if not route.offered:
+        return replace(stated, router=None, picker=None)
+    return replace(
+        stated, router=stated.router and replace(stated.router, leads=route.unmet is None)
+    )
 
 
 def fallen_back(
@@ -142,7 +167,7 @@ def fallen_back(
     if service is None or not leads(observed, base):
         return None
     live = observed.objects.get((DEPLOYMENT, names.router(base)))
-    if live is not None and _way(live, since, now, led=True).leads_to_router:
+    if live is not None and _leading(live, since, now, led=True)[0]:
         return None
     return with_content_hash(_to_groups(service, base))
 

@@ -14,7 +14,6 @@ from shardwright.planning.report import NoPlan
 from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.members import Awaited, Failure, GroupState, Wait
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.route import Route, Way
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.write_cause import Contest
 from shardwright.reconcile.writes import (
@@ -31,28 +30,7 @@ from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.labels import is_managed
-from shardwright.rendering.render import ANY_POD
-
-_ROUTES: Final = {
-    Way.NOT_READY: "no pod of the router is ready, and the Service leads to the groups; if none is "
-    "there, its service account is missing: kubectl create serviceaccount {account} and kubectl "
-    "create rolebinding {account} --clusterrole=shardwright-router --serviceaccount=NAMESPACE:"
-    "{account}, both in the namespace of the model",
-    Way.NO_IMAGE: "the Service leads to the groups: have router.image of the chart set",
-    Way.NO_RIGHT: "the operator sees no Deployments, and the Service leads to the groups: have "
-    "router.image of the chart set, which gives it the right",
-    Way.NO_POOL: "the operator sees no InferencePools, and the Service leads to the groups: "
-    "install the Gateway API Inference Extension (kubectl apply -k of its config/crd), and have "
-    "inferencePools.enabled of the chart set",
-}
-
-
-def routed_sentence(route: Route) -> str:
-    """Return how requests reach the groups and what would change that; empty: the reason says
-    all.
-    """
-    return _ROUTES.get(route.way, "").format(account=route.account)
-
+from shardwright.rendering.network_policies import ANY_POD
 
 LINE_LENGTH: Final = 200
 """Characters that a sentence quotes of a container's last line; status.groups has all that is

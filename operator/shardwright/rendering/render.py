@@ -1,13 +1,9 @@
 """Plan to bundle: which Kubernetes objects run it. Same plan, same bytes.
 
 The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets.
-
-Who may reach a model's pods and whom they may reach: one NetworkPolicy for all its groups.
-
-Kubelets probe by programs inside the pods, so probes need no way in.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,6 +16,7 @@ from shardwright.rendering import (
     autoscaler,
     group_token,
     names,
+    network_policies,
     pod_resources,
     ray,
     router_pods,
@@ -38,7 +35,7 @@ from shardwright.rendering.bundle import (
     template_hash,
     with_content_hash,
 )
-from shardwright.rendering.deployment import Autoscaling, BarePods, Deployment, NetworkRules
+from shardwright.rendering.deployment import Autoscaling, BarePods, Deployment
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.guards import guards_for, guards_in
 from shardwright.rendering.labels import (
@@ -59,74 +56,6 @@ from shardwright.rendering.place import (
 )
 from shardwright.rendering.pod import start_budget
 from shardwright.rendering.scripts import HTTP_PORT
-
-DNS_PORT: Final = 53
-"""RFC 1035, section 4.2."""
-
-
-OWN_NAMESPACE: Final[Mapping[str, object]] = {"podSelector": {}}
-"""Who sends requests if nobody else is named: the pods of the model's own namespace."""
-
-ANY_POD: Final[Mapping[str, object]] = {"namespaceSelector": {}}
-
-_ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
-    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
-    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
-)
-"""All but link-local addresses (RFC 3927, RFC 4291) and the IPv6 address of AWS's instance metadata
-(AWS, "Use IMDS"): there nodes say who they are, with credentials.
-"""
-
-
-def policy_spec(
-    base: str,
-    rules: NetworkRules,
-    http_port: int,
-    router: Sequence[Mapping[str, Any]] = (),
-    *,
-    asks_the_node: bool = False,
-) -> dict[str, Any]:
-    """Return the ``spec`` of the policy of a model that serves at ``http_port``.
-
-    ``router`` are the pods of its router. ``asks_the_node``: its pods ask their node who they are,
-    at a link-local address.
-    """
-    # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
-    members = [{"podSelector": {"matchLabels": model_selector(base)}}]
-    policy = {
-        "podSelector": {"matchLabels": model_selector(base)},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [
-            {"from": members},
-            # Metrics are read at the port of requests: who may read them may ask. Clients reach
-            # groups also beside a router: without it the Service leads there.
-            {
-                "ports": [_port("TCP", http_port)],
-                "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics, *router],
-            },
-        ],
-    }
-    # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
-    # (ADR 18). Only the node's own answers are for nobody who does not need them.
-    admitted: tuple[Mapping[str, Any], ...] = ({"to": [ANY_POD, *_ANY_ADDRESS]},)
-    if asks_the_node and rules.egress is None:
-        admitted = ({},)
-    found = admitted if rules.egress is None else rules.egress
-    return {**policy, "egress": list(_egress(members, found))}
-
-
-def _egress(
-    members: list[dict[str, Any]], admitted: tuple[Mapping[str, Any], ...]
-) -> Iterator[Mapping[str, Any]]:
-    yield {"to": members}
-    # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
-    yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
-    yield from admitted
-
-
-def _port(protocol: str, port: int) -> dict[str, Any]:
-    return {"protocol": protocol, "port": port}
-
 
 START_BUDGET: Final = "shardwright.io/start-up-budget"
 
@@ -243,20 +172,9 @@ def disruption_budgets(subject: RenderInputs, ready_pods: int) -> Iterator[Kuber
     }
 
 
-def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObject:
-    """Return the NetworkPolicy over all pods of a resource."""
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": subject.metadata(names.network_policy(subject.base)),
-        "spec": policy_spec(
-            subject.base,
-            rules,
-            HTTP_PORT,
-            router_pods.from_router(subject.deployment),
-            asks_the_node=_asks_the_node(subject.deployment),
-        ),
-    }
+def _network_policy(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> KubernetesObject:
+    kind = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+    return {**kind, "metadata": metadata, "spec": spec}
 
 
 def scaled_object(subject: RenderInputs, scaling: Autoscaling) -> KubernetesObject:
@@ -268,12 +186,6 @@ def scaled_object(subject: RenderInputs, scaling: Autoscaling) -> KubernetesObje
         "metadata": subject.metadata(names.client_service(subject.base)),
         "spec": autoscaler.scaled_spec(owner, scaling, gauges),
     }
-
-
-def _asks_the_node(deployment: Deployment) -> bool:
-    # Without keys of a Secret a cloud's store is read as who the pod is, which the node says.
-    store = deployment.weights.object_store
-    return store is not None and store.secret is None
 
 
 def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
@@ -405,7 +317,8 @@ def _objects(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObjec
     plan, groups = subject.plan, range(len(subject.plan.groups))
     yield scripts_configmap(subject)
     if rules := subject.deployment.cluster.network_rules:
-        yield network_policy(subject, rules)
+        of_model = network_policies.of_model(subject.deployment, rules)
+        yield _network_policy(subject.metadata(names.network_policy(subject.base)), of_model)
     yield from _routing(subject)
     yield client_service(subject)
     if plan.nodes_per_replica > 1:
@@ -428,7 +341,8 @@ def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
         return
     yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
-        yield router_pods.network_policy(deployment, rules)
+        named = router_pods.metadata(deployment, names.router_policy(deployment.base))
+        yield _network_policy(named, network_policies.of_router(deployment.base, rules))
     if deployment.serving.api_key:
         yield router_pods.leaders_service(deployment)
     yield router_pods.router(subject.plan, deployment, deployment.router)

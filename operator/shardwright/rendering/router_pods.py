@@ -11,8 +11,8 @@ from typing import Any, Final
 from shardwright.planning.report import Plan
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, digest
-from shardwright.rendering.deployment import Deployment, NetworkRules, RouterOptions
-from shardwright.rendering.labels import MANAGED_BY, leader_selector, model_selector, owned_metadata
+from shardwright.rendering.deployment import Deployment, RouterOptions
+from shardwright.rendering.labels import MANAGED_BY, leader_selector, owned_metadata
 from shardwright.rendering.scripts import HTTP_PORT, SCRIPTS_DIR
 from shardwright.rendering.ssh import USER_ID
 
@@ -44,6 +44,8 @@ HEALTH_FAILURES: Final = 2
 minute each, and a watch that broke comes back after one.
 """
 
+_PROGRAM: Final = ("python", f"{SCRIPTS_DIR}/router.py")
+
 _TERM_SECONDS: Final = 5
 """How long a router that ends is still asked, until all know that it goes. Basis: assumed."""
 
@@ -70,7 +72,7 @@ def scripts_of(deployment: Deployment) -> KubernetesObject:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(deployment, _scripts_name(deployment)),
+        "metadata": metadata(deployment, _scripts_name(deployment)),
         "immutable": True,
         "data": data,
     }
@@ -82,7 +84,7 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(deployment, names.router(deployment.base)),
+        "metadata": metadata(deployment, names.router(deployment.base)),
         "spec": {
             "replicas": options.replicas,
             "revisionHistoryLimit": 1,
@@ -125,7 +127,7 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
         "name": "router",
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", f"{SCRIPTS_DIR}/router.py"],
+        "command": list(_PROGRAM),
         "args": list(arguments(plan, deployment)),
         "env": list(_environment(deployment)),
         "ports": [
@@ -139,8 +141,13 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
             "readOnlyRootFilesystem": True,
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        # Of its process, not of its engines; and its addresses want the key, which no probe has.
-        "readinessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 2},
+        # Without a group that it knows the Service leads past it. Its addresses want the key, which
+        # no probe has.
+        "readinessProbe": {
+            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT)]},
+            "periodSeconds": 5,
+            "timeoutSeconds": 3,
+        },
         "livenessProbe": {"tcpSocket": {"port": HTTP_PORT}, "periodSeconds": 10},
         "lifecycle": {"preStop": {"sleep": {"seconds": _TERM_SECONDS}}},
         "volumeMounts": [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}],
@@ -177,7 +184,7 @@ def leaders_service(deployment: Deployment) -> KubernetesObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(deployment, names.leaders_service(deployment.base)),
+        "metadata": metadata(deployment, names.leaders_service(deployment.base)),
         "spec": {
             "type": "ClusterIP",
             "selector": leader_selector(deployment.base),
@@ -188,41 +195,13 @@ def leaders_service(deployment: Deployment) -> KubernetesObject:
     }
 
 
-def network_policy(deployment: Deployment, rules: NetworkRules) -> KubernetesObject:
-    """Return the NetworkPolicy of a model's router: clients reach it as they reach engines."""
-    clients = {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
-    ports = [{"protocol": "TCP", "port": port} for port in (HTTP_PORT, METRICS_PORT)]
-    spec: dict[str, Any] = {
-        "podSelector": {"matchLabels": router_selector(deployment.base)},
-        "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
-        "ingress": [{"ports": ports, **clients}],
-    }
-    if rules.egress is not None:
-        members = [{"podSelector": {"matchLabels": model_selector(deployment.base)}}]
-        dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-        spec["egress"] = [{"to": members}, {"ports": dns}, *rules.egress]
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": _metadata(deployment, names.router_policy(deployment.base)),
-        "spec": spec,
-    }
-
-
-def from_router(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return who beside clients reaches the engines: the model's router, if there is one."""
-    if deployment.router is None:
-        return []
-    return [{"podSelector": {"matchLabels": router_selector(deployment.base)}}]
-
-
 def inference_pool(deployment: Deployment, picker: tuple[str, int]) -> KubernetesObject:
     """Return the InferencePool of a model's leaders; ``picker`` is a Service and its port."""
     name, port = picker
     return {
         "apiVersion": "inference.networking.k8s.io/v1",
         "kind": "InferencePool",
-        "metadata": _metadata(deployment, deployment.base),
+        "metadata": metadata(deployment, deployment.base),
         "spec": {
             "selector": {"matchLabels": leader_selector(deployment.base)},
             "targetPorts": [{"number": HTTP_PORT}],
@@ -245,7 +224,8 @@ def _labels(deployment: Deployment) -> dict[str, str]:
     }
 
 
-def _metadata(deployment: Deployment, name: str) -> dict[str, Any]:
+def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
+    """Return the metadata of an object of a model's routing."""
     return owned_metadata(name, deployment.owner, _labels(deployment), {})
 
 

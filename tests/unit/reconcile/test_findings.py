@@ -11,9 +11,10 @@ from shardwright.planning.report import NoPlan, Plan, WaysOut
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
+from shardwright.reconcile.route import Route
 from shardwright.reconcile.write_cause import Contest
 from shardwright.rendering.deployment import NetworkRules, Owner, SecretKey
-from shardwright.rendering.render import ANY_POD
+from shardwright.rendering.network_policies import ANY_POD
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.builders_reconcile import NOON
 from tests.support.outcomes import CASES, PROBLEM, READY, STARTING, decided, found
@@ -304,6 +305,28 @@ def test_the_status_counts_groups_and_names_the_service() -> None:
         "selector": "apps.kubernetes.io/pod-index=0,shardwright.io/model=llama",
         "endpoint": "http://llama.models.svc.cluster.local:8000",
     }
+
+
+@pytest.mark.parametrize(
+    ("route", "groups", "said"),
+    [
+        (None, [READY], None),
+        (Route(), [READY], None),
+        (Route(unmet=PROBLEM), [READY, STARTING], PROBLEM.sentence()),
+        (Route(unmet=PROBLEM), [STARTING], None),
+        (Route(unmet=PROBLEM, offered=False), [STARTING], PROBLEM.sentence()),
+    ],
+    ids=["no routing", "as asked", "not ready", "nobody to route to", "not to be had"],
+)
+def test_not_routed_is_said_while_groups_serve_past_the_routing_or_it_cannot_be_had(
+    route: Route | None, groups: list[Any], said: str | None
+) -> None:
+    shown = {
+        each.type: each.message
+        for each in conditions(found(decision=decided(*groups), route=route))
+    }
+
+    assert shown.get(ConditionType.NOT_ROUTED) == said
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from shardwright.reconcile.route import (
     FALLBACK_SECONDS,
     RETURN_SECONDS,
     Route,
-    Way,
     fallen_back,
     of_routers,
     route_of,
@@ -61,51 +60,86 @@ def for_seconds(sight: Sight, seconds: float) -> dict[Sighting, Any]:
 
 
 @pytest.mark.parametrize(
-    ("ready", "led", "seconds", "way", "again"),
+    ("ready", "led", "seconds", "unmet", "again"),
     [
-        (1, False, RETURN_SECONDS - 1, Way.STARTING, 1),
-        (1, False, RETURN_SECONDS, Way.ROUTER, None),
-        (2, True, 0, Way.ROUTER, None),
-        (0, True, FALLBACK_SECONDS - 1, Way.LOSING, 1),
-        (0, True, FALLBACK_SECONDS, Way.NOT_READY, None),
-        (0, False, 0, Way.NOT_READY, None),
+        (1, False, RETURN_SECONDS - 1, "RouterStarting", 1),
+        (1, False, RETURN_SECONDS, None, None),
+        (2, True, 0, None, None),
+        (0, True, FALLBACK_SECONDS - 1, None, 1),
+        (0, True, FALLBACK_SECONDS, "RouterDown", None),
+        (0, False, 0, "RouterDown", None),
     ],
 )
 def test_the_service_leads_to_a_router_that_has_been_ready_and_away_from_one_that_has_not(
-    *, ready: int, led: bool, seconds: float, way: Way, again: float | None
+    *, ready: int, led: bool, seconds: float, unmet: str | None, again: float | None
 ) -> None:
     since = for_seconds(Sight.ROUTER_UP if ready else Sight.ROUTER_DOWN, seconds)
 
     route = route_of(stated(), observed(ready=ready, led=led), since, NOON)
 
-    assert route == Route(way=way, again_seconds=again, account="shardwright-router")
+    assert route is not None
+    assert (route.unmet and route.unmet.code, route.again_seconds) == (unmet, again)
+    router = taken(stated(), route).router
+    assert router is not None
+    assert router.leads is (unmet is None)
 
 
 @pytest.mark.parametrize(
-    ("deployment", "seen", "way"),
+    ("deployment", "seen", "unmet", "offered"),
     [
-        (stated(), observed(ready=None), Way.NOT_READY),
-        (stated(), observed(ready=None, led=True), Way.NOT_READY),
-        (stated(image=""), observed(ready=1, led=True), Way.NO_IMAGE),
-        (stated(), observed(ready=None, absent=frozenset({"Deployment"})), Way.NO_RIGHT),
-        (a_deployment(picker=("epp", 9002)), observed(ready=None), Way.POOL),
+        (stated(), observed(ready=None), "RouterDown", True),
+        (stated(), observed(ready=None, led=True), "RouterDown", True),
+        (stated(image=""), observed(ready=1, led=True), "RouterImageMissing", False),
+        (
+            stated(),
+            observed(ready=None, absent=frozenset({"Deployment"})),
+            "RouterNotPermitted",
+            False,
+        ),
         (
             a_deployment(picker=("epp", 9002)),
             observed(ready=None, absent=frozenset({"InferencePool"})),
-            Way.NO_POOL,
+            "PoolUnavailable",
+            False,
         ),
     ],
 )
 def test_what_is_missing_leaves_the_groups_reachable(
-    deployment: Deployment, seen: Observed, way: Way
+    deployment: Deployment, seen: Observed, unmet: str, *, offered: bool
 ) -> None:
     route = route_of(deployment, seen, {}, NOON)
 
     assert route is not None
-    assert (route.way, route.leads_to_router) == (way, False)
+    assert (route.unmet and route.unmet.code, route.offered) == (unmet, offered)
     left = taken(deployment, route)
+    assert (left.router is not None, left.picker) == (offered, None)
     assert left.router is None or not left.router.leads
-    assert (left.picker is not None) == (way is Way.POOL)
+
+
+def test_a_pool_is_offered_where_the_cluster_knows_it() -> None:
+    pooled = a_deployment(picker=("epp", 9002))
+
+    route = route_of(pooled, observed(ready=None), {}, NOON)
+
+    assert route == Route()
+    assert taken(pooled, route) == pooled
+
+
+def test_why_no_pod_of_a_router_is_made_is_said_as_the_api_server_says_it() -> None:
+    seen = observed(ready=0)
+    why = 'serviceaccount "shardwright-router" not found'
+    live = seen.objects["Deployment", f"{BASE}-router"]
+    live["status"]["conditions"] = [
+        {"type": "Available", "message": "no"},
+        {"type": "ReplicaFailure", "status": "True", "message": why},
+    ]
+
+    route = route_of(stated(), seen, {}, NOON)
+
+    assert route is not None
+    assert route.unmet is not None
+    assert route.unmet.gap == why
+    assert f"-n models get pods -l shardwright.io/router={BASE}." in route.unmet.remedy
 
 
 def test_without_a_routing_nothing_is_decided() -> None:

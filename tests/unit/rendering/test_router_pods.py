@@ -24,6 +24,7 @@ ROUTER = RouterOptions(account="shardwright-router", image="registry.internal/ro
 SAYS_TOKENS = ServingOptions(gives_tokens=True)
 KEYED = replace(SAYS_TOKENS, api_key=SecretKey(name="clients", key="key"))
 CLIENTS = {"podSelector": {"matchLabels": {"app": "web"}}}
+MONITORING = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
 
 
 def routed(**changes: Any) -> Deployment:
@@ -112,6 +113,8 @@ def test_pods_of_the_router_are_no_pods_of_the_model_and_restricted() -> None:
     assert item["spec"]["replicas"] == 2
     assert (pod["serviceAccountName"], container["image"]) == (ROUTER.account, ROUTER.image)
     assert pod["securityContext"]["runAsNonRoot"]
+    asked = ["python", "/etc/shardwright/router.py", "ready", "29000"]
+    assert container["readinessProbe"]["exec"]["command"] == asked
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -119,19 +122,41 @@ def test_pods_of_the_router_are_no_pods_of_the_model_and_restricted() -> None:
     }
 
 
-def test_engines_admit_the_router_beside_the_clients_who_reach_both() -> None:
-    rules = NetworkRules(clients=(CLIENTS,))
+def policies_under(rules: NetworkRules) -> dict[str, Any]:
+    """The policies' specs, by what follows the base in their names."""
     deployment = routed(cluster=ClusterTerms(network_rules=rules))
-
-    policies = {
-        item["metadata"]["name"]: item["spec"]["ingress"]
+    return {
+        item["metadata"]["name"].removeprefix(deployment.base): item["spec"]
         for item in of_kind(render(a_plan(), deployment).objects, "NetworkPolicy")
     }
 
-    router = {"podSelector": {"matchLabels": router_selector(deployment.base)}}
-    assert policies[f"{deployment.base}-network"][1]["from"] == [CLIENTS, router]
-    [admitted] = policies[f"{deployment.base}-router-network"]
-    assert admitted["from"] == [CLIENTS]
+
+@pytest.mark.parametrize(
+    ("rules", "admitted"),
+    [
+        (NetworkRules(), [{"podSelector": {}}]),
+        (NetworkRules(metrics=(MONITORING,)), [{"podSelector": {}}, MONITORING]),
+        (NetworkRules(clients=(CLIENTS,), metrics=(MONITORING,)), [CLIENTS, MONITORING]),
+    ],
+    ids=["nobody is named", "who reads metrics is", "clients are"],
+)
+def test_clients_reach_the_router_as_they_reach_engines_and_engines_admit_it_beside_them(
+    rules: NetworkRules, admitted: list[dict[str, Any]]
+) -> None:
+    found = policies_under(rules)
+
+    router = {"podSelector": {"matchLabels": router_selector(routed().base)}}
+    assert found["-network"]["ingress"][1]["from"] == [*admitted, router]
+    ports = [{"protocol": "TCP", "port": port} for port in (8000, 29000)]
+    assert found["-router-network"]["ingress"] == [{"ports": ports, "from": admitted}]
+
+
+@pytest.mark.parametrize("egress", [None, (), (CLIENTS,)])
+def test_a_router_reaches_what_its_model_reaches(egress: tuple[Any, ...] | None) -> None:
+    found = policies_under(NetworkRules(egress=egress))
+
+    assert found["-router-network"]["egress"] == found["-network"]["egress"]
+    assert found["-router-network"]["policyTypes"] == ["Ingress", "Egress"]
 
 
 def test_a_pool_has_the_leaders_and_leaves_everything_else_as_it_is() -> None:

@@ -1,0 +1,95 @@
+"""Who may reach a model's pods and its router's, and whom may they reach?
+
+One policy for all pods of a model, one for those of its router. Kubelets probe by programs inside
+the pods, so probes need no way in.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from shardwright.rendering.deployment import Deployment, NetworkRules
+from shardwright.rendering.labels import model_selector
+from shardwright.rendering.router_pods import METRICS_PORT, router_selector
+from shardwright.rendering.scripts import HTTP_PORT
+
+DNS_PORT: Final = 53
+"""RFC 1035, section 4.2."""
+
+OWN_NAMESPACE: Final[Mapping[str, object]] = {"podSelector": {}}
+"""Who sends requests if nobody else is named: the pods of the model's own namespace."""
+
+ANY_POD: Final[Mapping[str, object]] = {"namespaceSelector": {}}
+
+_ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
+)
+"""All but link-local addresses (RFC 3927, RFC 4291) and the IPv6 address of AWS's instance metadata
+(AWS, "Use IMDS"): there nodes say who they are, with credentials.
+"""
+
+
+def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
+    """Return the ``spec`` of the policy over all pods of a model."""
+    # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
+    selector, members = _pods(model_selector(deployment.base))
+    # Clients reach groups also beside a router: without it the Service leads there.
+    serving = _from_clients(rules, HTTP_PORT)
+    if deployment.router:
+        serving["from"] += [_pods(router_selector(deployment.base))[1]]
+    opened = _asks_the_node(deployment) and rules.egress is None
+    return {
+        "podSelector": selector,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [members]}, serving],
+        "egress": [*_egress(members), {}] if opened else [*_egress(members), *_beside(rules)],
+    }
+
+
+def of_router(base: str, rules: NetworkRules) -> dict[str, Any]:
+    """Return the ``spec`` of the policy of a model's router: clients reach it as they reach
+    engines.
+    """
+    selector, _ = _pods(router_selector(base))
+    _, members = _pods(model_selector(base))
+    return {
+        "podSelector": selector,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [_from_clients(rules, HTTP_PORT, METRICS_PORT)],
+        "egress": [*_egress(members), *_beside(rules)],
+    }
+
+
+def _pods(labels: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    selector = {"matchLabels": dict(labels)}
+    return selector, {"podSelector": selector}
+
+
+def _from_clients(rules: NetworkRules, *ports: int) -> dict[str, Any]:
+    # Engines tell metrics at the port of requests: who may read them may ask.
+    return {
+        "ports": [_port("TCP", port) for port in ports],
+        "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
+    }
+
+
+def _egress(members: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield {"to": [members]}
+    # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
+    yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
+
+
+def _beside(rules: NetworkRules) -> tuple[Mapping[str, Any], ...]:
+    # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
+    # (ADR 18). Only the node's own answers are for nobody who does not need them.
+    return ({"to": [ANY_POD, *_ANY_ADDRESS]},) if rules.egress is None else rules.egress
+
+
+def _asks_the_node(deployment: Deployment) -> bool:
+    # Without keys of a Secret a cloud's store is read as who the pod is, which the node says.
+    store = deployment.weights.object_store
+    return store is not None and store.secret is None
+
+
+def _port(protocol: str, port: int) -> dict[str, Any]:
+    return {"protocol": protocol, "port": port}
