@@ -5,7 +5,7 @@ from typing import Final
 
 from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy, Tables
-from shardwright.engines.sglang.pins import check_pins, read_pins
+from shardwright.engines.sglang.pins import read_pins
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -397,5 +397,4 @@ RULES: Final = Rules(
     tables=Tables(engine="SGLang", folder="sglang", versions=("0.5.23",), patches_alike=False),
     policy=POLICY,
     pins=read_pins,
-    check_pins=check_pins,
 )
