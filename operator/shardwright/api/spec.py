@@ -227,9 +227,9 @@ class Engine(Part):
     media_domains: list[MediaHost] | None = Field(
         default=None,
         max_length=32,
-        description="With vLLM: hosts from which requests may have images, sound and video "
-        "fetched, as images.example.com; redirects are not followed. Default: none, requests bring "
-        "them.",
+        description="With vLLM and SGLang: hosts from which requests may have images, sound and "
+        "video fetched, as images.example.com; no redirect leads to another. Default: none, "
+        "requests bring them.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     env: list[EnvironmentVariable] = Field(

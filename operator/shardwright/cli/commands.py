@@ -535,7 +535,7 @@ _TYPED: Final = (
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
-    ("--engine", "NAME", "vLLM, SGLang or TensorRTLLM (default: vLLM)"),
+    ("--engine", "NAME", "vLLM or SGLang (default: vLLM); TensorRTLLM with -f"),
 )
 """Options with one value that describe a model: name, placeholder, help."""
 

@@ -94,7 +94,8 @@ def _aims(**_: Any) -> list[str]:
 def _engines(**_: Any) -> list[str]:
     from shardwright.engines.registry import ENGINES  # noqa: PLC0415 - only where somebody waits for it
 
-    return list(ENGINES)
+    # The others need an image, which cannot be typed.
+    return [name for name, engine in ENGINES.items() if engine.releases.default_image]
 
 
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:

@@ -10,6 +10,11 @@ from shardwright.planning.report import Plan
 DEFAULT_ADAPTER_RANK: Final = 16
 """Largest rank of an adapter if nobody names one; vLLM's own default."""
 
+NO_HOST: Final = "none.invalid"
+"""A host that nobody can have (RFC 2606): engines take an empty list for all hosts. Source: vLLM
+0.32 and 0.33, ``multimodal/media/connector.py``; SGLang 0.5.23, ``srt/utils/common.py``.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -32,7 +37,8 @@ class Serving:
     largest rank. ``drafts_by`` is how tokens are drafted (None: not at all), ``draft_tokens`` in
     every step, by the model or head in ``draft_model`` if any. ``arguments`` are the user's,
     already checked. ``files_dir`` holds the files an engine reads. ``over_ray``: a Ray cluster
-    joins the ranks of several pods. Requests name media of ``media_domains`` alone. ``guarded``:
+    joins the ranks of several pods. Requests name media of ``media_domains`` alone, one at least.
+    ``guarded``:
     the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too much is
     refused, and does not wait; ``by_priority``: what waits is served by the priority that clients
     say. ``gives_tokens``: a router asks for the tokens of prompts.
@@ -57,7 +63,7 @@ class Serving:
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
     over_ray: bool = False
-    media_domains: tuple[str, ...] = ()
+    media_domains: tuple[str, ...] = (NO_HOST,)
     guarded: bool = False
     refuses: bool = False
     by_priority: bool = False

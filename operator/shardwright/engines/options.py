@@ -47,13 +47,13 @@ class Rules:
     """The options an engine's parser takes, and which of them a user may set.
 
     ``pins`` are the plan's values that checked arguments fix, ``check_pins`` those among the
-    counted ones that no plan can count with.
+    counted ones that the parser takes and no plan can count with.
     """
 
     tables: Tables
     policy: Policy
     pins: Callable[[Mapping[str, object], Policy], Pins]
-    check_pins: Callable[[Mapping[str, object]], tuple[Problem, ...]]
+    check_pins: Callable[[Mapping[str, object]], tuple[Problem, ...]] = lambda _counted: ()
 
 
 def check_arguments(

@@ -55,6 +55,9 @@ COMPUTED_IN: Final = {
 }
 """PyTorch's names of the types to compute in; ``auto`` is the config's."""
 
+STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
+"""Bits by the name of the type of recurrent states; ``auto`` is the config's."""
+
 
 def convert(kind: str, text: str) -> object:
     """Return a text's value by the parser's conversion that ``kind`` names.

@@ -1,7 +1,4 @@
-"""The engines, each with all that planning, arguments and rendering ask for.
-
-The engines whose speed can be predicted, deployable or not; other names are a ``KeyError``.
-"""
+"""The engines, each with all that planning, arguments and rendering ask for."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -46,14 +43,16 @@ class EngineDefinition:
     rules: Rules
     traits: Callable[[str], EngineTraits]
     arguments: Callable[[Plan, Serving], tuple[str, ...]]
-    files: Callable[[Plan, Serving], Mapping[str, str]]
     environment: Callable[[Plan, Start], Mapping[str, str]]
     variables: frozenset[str]
     peer_port: tuple[str, int]
     address_variable: str
-    api_key_variable: str
-    family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
     predicted: Callable[[str | None], EngineTraits]
+    files: Callable[[Plan, Serving], Mapping[str, str]] = lambda _plan, _serving: {}
+    family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]] = (
+        lambda _model, _version, _arguments: {}
+    )
+    api_key_variable: str = "SHARDWRIGHT_API_KEY"
     over_ssh: bool = False
     over_ray: bool = False
     engine_per_replica: bool = False
@@ -82,7 +81,6 @@ VLLM: Final = EngineDefinition(
     rules=vllm.policy.RULES,
     traits=vllm.traits.traits,
     arguments=vllm.arguments.serve_arguments,
-    files=lambda _plan, _serving: {},
     environment=vllm.environment.environment,
     variables=vllm.environment.VARIABLES,
     peer_port=("master", vllm.arguments.MASTER_PORT),
@@ -107,8 +105,6 @@ TENSORRT_LLM: Final = EngineDefinition(
     variables=trtllm.environment.VARIABLES,
     peer_port=("ssh", trtllm.arguments.SSH_PORT),
     address_variable="SHARDWRIGHT_ADDRESS",
-    api_key_variable="SHARDWRIGHT_API_KEY",
-    family_arguments=lambda _model, _version, _arguments: {},
     predicted=trtllm.traits.predicted,
     over_ssh=True,
     mixes_expert_cuts=True,
@@ -120,13 +116,10 @@ SGLANG: Final = EngineDefinition(
     rules=sglang.policy.RULES,
     traits=sglang.traits.traits,
     arguments=sglang.arguments.serve_arguments,
-    files=lambda _plan, _serving: {},
     environment=sglang.environment.environment,
     variables=sglang.environment.VARIABLES,
     peer_port=("store", sglang.arguments.PEER_PORT),
     address_variable="SGLANG_HOST_IP",
-    api_key_variable="SHARDWRIGHT_API_KEY",
-    family_arguments=lambda _model, _version, _arguments: {},
     predicted=sglang.traits.predicted,
     mixes_expert_cuts=True,
     reserved=":",  # sets adapters apart; srt/arg_groups/validation_hook.py

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from shardwright.engines.registry import ENGINES, VLLM
+from shardwright.engines.registry import ENGINES
 from shardwright.rendering import volumes
 from shardwright.rendering.deployment import Deployment
 
@@ -25,10 +25,10 @@ class Guard(StrEnum):
 
 def guards_for(deployment: Deployment) -> frozenset[Guard]:
     """Return the guards that this release gives the pods of a deployment."""
+    engine = ENGINES[deployment.engine]
     has = {
-        Guard.KEY: deployment.serving.api_key is not None
-        and ENGINES[deployment.engine].loads_guard,
-        Guard.MEDIA: deployment.engine == VLLM.name,
+        Guard.KEY: deployment.serving.api_key is not None and engine.loads_guard,
+        Guard.MEDIA: "allowed-media-domains" not in engine.rules.policy.missing,
         Guard.FILES: bool(volumes.downloads(deployment)),
     }
     return frozenset(guard for guard, stands in has.items() if stands)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright.costs import host
 from shardwright.costs.host import Storage
 from shardwright.engines.environment import TMP_DIR, written_folders
-from shardwright.engines.launch import Serving, Start, attention_replicas_per_pod
+from shardwright.engines.launch import NO_HOST, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.registry import ENGINES
 from shardwright.hardware.scheduling import usual_tolerations
 from shardwright.planning import drain
@@ -272,7 +272,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
-        media_domains=deployment.serving.media_domains,
+        media_domains=deployment.serving.media_domains or (NO_HOST,),
         guarded=deployment.serving.api_key is not None,
         refuses=deployment.serving.refuses,
         by_priority=deployment.serving.by_priority,

@@ -104,8 +104,8 @@ def test_bash_completes_a_command(capsys: Capture) -> None:
     assert said.stdout.split() == ["diff"]
 
 
-def test_the_engines_of_a_plan_are_offered() -> None:
-    assert sorted(completions(["plan", "x", "--engine", ""])) == ["SGLang", "TensorRTLLM", "vLLM"]
+def test_the_engines_of_a_plan_that_need_no_image_are_offered() -> None:
+    assert sorted(completions(["plan", "x", "--engine", ""])) == ["SGLang", "vLLM"]
 
 
 def test_the_aims_of_a_plan_are_offered() -> None:

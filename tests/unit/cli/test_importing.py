@@ -599,8 +599,9 @@ def test_an_unknown_preset_is_named_with_those_that_are_near() -> None:
 
     with pytest.raises(InputError, match=r"preset 'phi-4-mini'.*did you mean phi-4-mini-instruct"):
         import_object(workspace)
-    options = ImportOptions(model="org/m")
-    assert import_object(workspace, options=options).manifest["spec"]["model"] == {"id": "org/m"}
+    found = import_object(workspace, options=ImportOptions(model="org/m"))
+    assert found.manifest["spec"]["model"] == {"id": "org/m"}
+    assert [one.why for one in found.left_out] == ["phi-4-mini is none of KAITO's presets"]
 
 
 def test_the_worker_that_decodes_is_the_engine_of_a_graph(capsys: Capture) -> None:

@@ -126,6 +126,15 @@ def test_tokens_are_drafted_in_a_chain(
     assert {name: value for name, value in found.items() if name.startswith("spec")} == said
 
 
+@pytest.mark.parametrize(
+    ("domains", "hosts"), [({}, "none.invalid"), ({"media_domains": ("a.example",)}, "a.example")]
+)
+def test_media_are_fetched_from_the_named_hosts_alone(
+    domains: dict[str, tuple[str, ...]], hosts: str
+) -> None:
+    assert told(a_small_plan(), **domains)["allowed-media-domains"] == hosts
+
+
 def test_formats_have_its_own_names() -> None:
     found = told(
         a_small_plan(), kv_cache_dtype="fp8", quantization="fp8", load_format="fastsafetensors"
@@ -149,7 +158,8 @@ def test_stages_of_a_users_cut_go_by_a_variable() -> None:
     ("said", "codes"),
     [
         ({"schedule-policy": "lpm", "reasoning-parser": "qwen3"}, []),
-        ({"allowed-media-domains": ["a.example"], "media-url-max-file-size-mb": 8}, []),
+        ({"media-url-max-file-size-mb": 8}, []),
+        ({"allowed-media-domains": ["a.example"]}, ["EngineArgumentOwned"]),
         ({"schedule-policy": "no-such"}, ["EngineArgumentInvalid"]),
         ({"mem-fraction-static": 0.5}, ["EngineArgumentOwned"]),
         ({"tensor-parallel-size": 2}, ["EngineArgumentOwned"]),
@@ -219,6 +229,8 @@ def test_vllm_looks_drafts_up_beside_stages() -> None:
             {"model": {"adapters": [{"name": "a", "uri": "pvc://adapters/a"}]}},
             "spec.model.adapters",
         ),
+        ({"serving": {"overload": "Refuse"}}, "spec.serving.overload"),
+        ({"serving": {"order": "Priority"}}, "spec.serving.order"),
     ],
 )
 def test_what_it_is_not_told_is_refused_by_the_field_that_asks(
@@ -227,7 +239,7 @@ def test_what_it_is_not_told_is_refused_by_the_field_that_asks(
     asked = {"name": "SGLang"} | spec.get("engine", {})
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct"} | spec.get("model", {})
 
-    found = problems_of(Question(resource=a_resource(model=model, engine=asked)))
+    found = problems_of(Question(resource=a_resource(**(spec | {"model": model, "engine": asked}))))
 
     assert found == [("EngineFeatureMissing", path)]
 

@@ -9,8 +9,11 @@ from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.pipeline.assembly import bundle_for, plan_serving
+from shardwright.rendering.place import pod_template
+from shardwright.resolving.engine import FEATURES
 from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
+from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import (
     ADMITTING,
@@ -135,7 +138,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         "adapters": [{"name": "a", "uri": "pvc://a"}],
     } | said
     root = {"network": {"lockMemory": True}}
-    engine = TRTLLM | KEY
+    engine = TRTLLM | KEY | {"mediaDomains": ["images.example.com"]}
 
     load = {"scaling": {"maxReplicas": 2}, "serving": {"overload": "Refuse", "order": "Priority"}}
     asked = a_resource(engine=engine, model=model, pod=root, **load)
@@ -145,6 +148,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
+        ("EngineFeatureMissing", "spec.engine.mediaDomains"),
         ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
         ("EngineFeatureMissing", "spec.model.adapters"),
         ("EngineFeatureMissing", "spec.scaling"),
@@ -152,6 +156,44 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.serving.order"),
     ]
     a_subject(pod=root, engine=KEY, **load)  # vLLM can
+
+
+OF_PODS: dict[str, dict[str, Any]] = {
+    "quantization": {"model": {"quantization": "FP8"}},
+    "dtype": {"model": {"quantization": "FP16"}},
+    "served-model-name": {"model": {"servedName": "llama"}},
+    "kv-cache-dtype": {"engine": {"kvCacheQuantization": "FP8"}},
+    "load-format": {"model": {"loadFormat": "Safetensors"}},
+    "model-loader-extra-config": {"model": {"weights": {"uri": "s3://models/llama"}}},
+    "allowed-media-domains": {"engine": {"mediaDomains": ["images.example.com"]}},
+    "api-key": {"engine": {"apiKeySecretRef": {"name": "clients"}}},
+    "enable-lora": {"model": {"adapters": [{"name": "a", "uri": "pvc://a"}]}},
+    "max-num-queued-reqs": {"serving": {"overload": "Refuse"}},
+    "scheduling-policy": {"serving": {"order": "Priority"}},
+    "speculative-config": {"engine": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
+}
+"""By the option that it turns into: what is asked, of every part that pods of any plan show."""
+
+OF_THE_PLAN = {"kv-offloading-size", "lock-memory", "requests-in-flight"}
+
+
+def pod_of(engine: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the pods of a plan, None if what is asked is refused."""
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct"} | asked.get("model", {})
+    spec = asked | {"model": model, "engine": engine | asked.get("engine", {})}
+    try:
+        subject = resolve(Question(resource=a_resource(**spec), settings=ADMITTING))
+    except InputError:
+        return None
+    return dict(pod_template(a_plan(), subject.deployment, 0))
+
+
+@pytest.mark.parametrize("engine", [{}, TRTLLM, {"name": "SGLang"}])
+def test_no_engine_passes_over_what_is_asked_of_it(engine: dict[str, Any]) -> None:
+    plain = pod_of(engine, {})
+
+    assert {row.option for row in FEATURES} == OF_PODS.keys() | OF_THE_PLAN
+    assert [name for name, asked in OF_PODS.items() if pod_of(engine, asked) == plain] == []
 
 
 MTP = {"speculation": {"method": "MTP"}}

@@ -162,7 +162,7 @@ def _preset(draft: Draft, name: Spot, source: str) -> None:
         return
     near = get_close_matches(said.lower(), PRESETS, n=2, cutoff=0.6)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
-    name.leave(f"{said} is none of KAITO's presets; {meant}")
+    name.leave(f"{said} is none of KAITO's presets")
     draft.unknown = Problem(
         code="ImportUnclear",
         what=f"{source} names the preset {said!r:.80}",

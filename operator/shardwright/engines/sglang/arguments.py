@@ -44,6 +44,8 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
                 "revision": serving.revision,
             }
         ),
+        "--allowed-media-domains",
+        *serving.media_domains,
         *_parallelism(plan),
         *_limits(plan),
         *_formats(serving),

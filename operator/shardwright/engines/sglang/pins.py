@@ -1,11 +1,10 @@
-"""What a user's arguments for SGLang fix in a plan, and which of them it does not count with."""
+"""What a user's arguments for SGLang fix in a plan."""
 
 from collections.abc import Mapping
 
 from shardwright.engines.options import Pins
 from shardwright.engines.parser_values import COMPUTED_IN
 from shardwright.engines.policy import Policy, canonical
-from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
 
 
@@ -23,8 +22,3 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
         dtype=COMPUTED_IN.get(str(named.get("dtype"))),
         told=EngineOverrides(uncounted=tuple(sorted(named.keys() & policy.uncounted.keys()))),
     )
-
-
-def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:  # noqa: ARG001
-    """Return no problem: the parser takes no value that a plan cannot count with."""
-    return ()

@@ -5,7 +5,7 @@ from typing import Final
 
 from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy, Tables
-from shardwright.engines.sglang.pins import check_pins, read_pins
+from shardwright.engines.sglang.pins import read_pins
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def _all(reason: str, text: str) -> dict[str, str]:
 
 ALLOWED: Final = frozenset(
     _names("""
-    abort-on-priority-when-disabled allow-auto-truncate allowed-media-domains
+    abort-on-priority-when-disabled allow-auto-truncate
     asr-max-buffer-seconds asr-max-concurrent-sessions attention-backend batch-notify-size
     bf16-gemm-backend boundary-reduction bucket-e2e-request-latency bucket-inter-token-latency
     bucket-time-to-first-token constrained-json-disable-any-whitespace
@@ -80,6 +80,7 @@ _SPECULATION: Final = "set it through spec.engine.speculation"
 _LENGTH: Final = "leave it out; it is the length of a step, which the plan settles"
 
 OWNED: Final[Mapping[str, str]] = {
+    "allowed-media-domains": "set it through spec.engine.mediaDomains",
     "api-key": "set it through spec.engine.apiKeySecretRef",
     "attn-dp-size": "set it through spec.parallelism.dataParallelAttention",
     "base-gpu-id": "leave it out; a pod has exactly the GPUs of its ranks",
@@ -369,7 +370,14 @@ UNCOUNTED: Final[Mapping[str, str]] = {
 MISSING: Final[Mapping[str, str]] = {
     "enable-lora": "which classes take adapters, and what their slots take, was not read",
     "kv-offloading-size": "what its hierarchical cache takes of a pod's memory is not planned for",
+    "max-num-queued-reqs": (
+        "its max-queued-requests, which engine.args takes, limits what waits and not what is in "
+        "flight"
+    ),
     "model-loader-extra-config": "how it reads object stores was not tried: copy them to a claim",
+    "scheduling-policy": (
+        "its enable-priority-scheduling, which engine.args takes, also stops requests that run"
+    ),
 }
 """Options that fields of the spec turn into for vLLM, and that SGLang is not told."""
 
@@ -389,5 +397,4 @@ RULES: Final = Rules(
     tables=Tables(engine="SGLang", folder="sglang", versions=("0.5.23",), patches_alike=False),
     policy=POLICY,
     pins=read_pins,
-    check_pins=check_pins,
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardwright.engines.object_keys import as_object
 from shardwright.engines.options import Pins
-from shardwright.engines.parser_values import COUNTED, COUNTED_MAX, invalid
+from shardwright.engines.parser_values import COUNTED, COUNTED_MAX, STATE_BITS, invalid
 from shardwright.engines.policy import Policy, canonical
 from shardwright.errors import Problem
 from shardwright.layouts.captures import Captures, captured_sizes
@@ -23,7 +23,6 @@ CAPTURE_MAX: Final = 65_536
 """
 
 _COMPUTED_IN: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
 _AUTO: Final = "auto"
 
 
@@ -39,7 +38,7 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     fraction = cache.get("free_gpu_memory_fraction")
     return Pins(
         dtype=_COMPUTED_IN.get(str(named.get("dtype"))),
-        state_bits=_STATE_BITS.get(str(cache.get("mamba_ssm_cache_dtype"))),
+        state_bits=STATE_BITS.get(str(cache.get("mamba_ssm_cache_dtype"))),
         block_tokens=_whole(cache.get("tokens_per_block")),
         memory_utilization=None if fraction is None else float(fraction),
         language_only=named.get("disable-mm-encoder") is True,

@@ -175,6 +175,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 """Arguments that nobody can admit, each with the reason."""
 
 MISSING: Final[Mapping[str, str]] = {
+    "allowed-media-domains": "trtllm-serve has no option for it: requests name any host",
     "api-key": "trtllm-serve has no option for it: it serves everybody who reaches it",
     "enable-lora": (
         "trtllm-serve has no option that names adapters for clients: a request would "

@@ -43,12 +43,6 @@ the default of vLLM 0.32 and 0.33, said all the same: a default may change, and 
 """
 
 
-NO_DOMAIN: Final = "none.invalid"
-"""A domain that nobody can have (RFC 2606): vLLM takes an empty list for all domains. Source: 0.32
-and 0.33, ``multimodal/media/connector.py``.
-"""
-
-
 KEY_GUARD: Final = "key_guard.KeyGuard"
 """Module and class of the guard that asks for the API key (``rendering/programs``), as vLLM imports
 it.
@@ -70,7 +64,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         serving.model,
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         "--allowed-media-domains",
-        *(serving.media_domains or (NO_DOMAIN,)),
+        *serving.media_domains,
         *_parallelism(plan, over_ray=serving.over_ray),
         *_exchange(plan, serving.version),
         *_beside_the_gpus(plan),

@@ -11,6 +11,7 @@ from shardwright.engines.parser_values import (
     COMPUTED_IN,
     COUNTED,
     COUNTED_MAX,
+    STATE_BITS,
     convert,
     invalid,
     readable_int,
@@ -18,9 +19,6 @@ from shardwright.engines.parser_values import (
 from shardwright.engines.policy import Policy, canonical
 from shardwright.errors import Problem
 from shardwright.layouts.layout import EngineOverrides
-
-_STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
-"""vLLM's names of the types of recurrent states; ``auto`` is the config's."""
 
 _COMPILATION: Final = "compilation-config"
 _COUNTED_KEYS: Final = frozenset(
@@ -49,7 +47,7 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     utilization = _number(named.get("gpu-memory-utilization"))
     return Pins(
         dtype=COMPUTED_IN.get(str(named.get("dtype"))),
-        state_bits=_STATE_BITS.get(str(named.get("mamba-ssm-cache-dtype"))),
+        state_bits=STATE_BITS.get(str(named.get("mamba-ssm-cache-dtype"))),
         kv_cache_bytes=_whole(named.get("kv-cache-memory-bytes")),
         block_tokens=_whole(named.get("block-size")),
         memory_utilization=utilization,
