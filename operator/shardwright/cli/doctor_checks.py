@@ -18,6 +18,7 @@ from shardwright.cli.diagnosis import (
     read,
 )
 from shardwright.cli.live_models import condition_of
+from shardwright.cli.present_states import Object, key_of
 from shardwright.cli.state_checks import (
     find_budgets,
     find_full_quotas,
@@ -26,7 +27,7 @@ from shardwright.cli.state_checks import (
     find_troubles_of_lease,
     find_unanswered,
 )
-from shardwright.cli.taking_stock import InstalledOperator, Object, TakenStock, at
+from shardwright.cli.taking_stock import InstalledOperator, TakenStock, at
 from shardwright.cluster.claims import INSTALLATION
 from shardwright.cluster.device_stock import NodeEntry
 from shardwright.hardware.facts import NodeFacts
@@ -277,7 +278,7 @@ def _of_left_out(code: str, nodes: list[str]) -> str:
 def _storage(stock: TakenStock) -> Iterator[Finding]:
     models = read(stock.models)
     classes = {
-        _id_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS) == "true"
+        key_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS) == "true"
         for item in read(stock.classes)
     }
     wanting: dict[str, list[str]] = {}
@@ -286,7 +287,7 @@ def _storage(stock: TakenStock) -> Iterator[Finding]:
         name = text_or_empty(cache.get("storageClassName"))
         found = name in classes if name else any(classes.values())
         if cache.get("storage") and not found:
-            wanting.setdefault(name, []).append("/".join(_id_of(item)))
+            wanting.setdefault(name, []).append("/".join(key_of(item)))
     for name, those in sorted(wanting.items()):
         objects = tuple(sorted(those))
         claims = f"claims of {names(objects)}"
@@ -301,11 +302,6 @@ def _storage(stock: TakenStock) -> Iterator[Finding]:
             yield Finding("NoDefaultStorageClass", message, command, objects)
 
 
-def _id_of(item: Object) -> tuple[str, str]:
-    metadata = at(item, "metadata")
-    return text_or_empty(metadata.get("namespace")), text_or_empty(metadata.get("name"))
-
-
 def _models(stock: TakenStock) -> Iterator[Finding]:
     for item in read(stock.models):
         ready, stalled = condition_of(item, "Ready"), _is(item, "Stalled")
@@ -315,7 +311,7 @@ def _models(stock: TakenStock) -> Iterator[Finding]:
         under_way = _is(item, "Reconciling") or _is(item, "Degraded")
         if _is(item, "Ready") or not (stalled or (stuck and under_way)):
             continue
-        namespace, name = _id_of(item)
+        namespace, name = key_of(item)
         why = ": ".join(text_or_empty(ready.get(part)) for part in ("reason", "message"))
         stuck_for = f"has not been ready for more than {STUCK_MINUTES} minutes"
         how = "waits for you" if stalled else stuck_for
@@ -345,7 +341,7 @@ def _fetches(stock: TakenStock) -> Iterator[Finding]:
         if not slow and state not in _FETCHES:
             continue
         reason, how = ("FetchSlow", _SLOW) if slow else _FETCHES[state]
-        namespace, name = _id_of(item)
+        namespace, name = key_of(item)
         owners = mappings(metadata.get("ownerReferences"))
         owner = next((one.get("name") for one in owners if one.get("kind") == KIND), "")
         whose = f" for {namespace}/{owner}" if text_or_empty(owner) else ""

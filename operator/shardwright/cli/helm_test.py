@@ -19,12 +19,12 @@ from shardwright.cli.diagnosis import Finding, Result
 from shardwright.cli.doctor import lines_of
 from shardwright.cli.doctor_checks import CHECKS, Check, Examined, made
 from shardwright.cli.output import print_error, print_lines, width_of_output
-from shardwright.cli.taking_stock import Object, TakenStock, holder_of, is_served, rights_of
+from shardwright.cli.present_states import LEASE_WATCHED_SECONDS, watch_lease
+from shardwright.cli.taking_stock import TakenStock, is_served, rights_of
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.connection import AccessError
 from shardwright.cluster.permissions import Duties
-from shardwright.cluster.resources import LEASES
 
 LOOK_SECONDS: Final = 1.0
 StockOrFindings = TakenStock | tuple[Finding, ...]
@@ -92,15 +92,11 @@ async def _rights(client: Client, given: Namespace) -> TakenStock:
 async def _operator(client: Client, given: Namespace) -> tuple[Finding, ...]:
     """Return what its /readyz and its Lease show, as soon as both are fine."""
     deadline = monotonic() + given.seconds
-    first = await _lease(client, given)
     while True:
         answer = await asyncio.to_thread(_get, given.ready_url)
-        lease = await _lease(client, given)
-        trouble = _trouble(first, lease, given.seconds)
+        trouble = await _trouble(client, given)
         if (answer == "200" and not trouble) or monotonic() > deadline:
             break
-        if isinstance(first, ApiError):
-            first = lease
         await asyncio.sleep(LOOK_SECONDS)
     unready = f"{given.ready_url} answers {answer}" if answer != "200" else ""
     kubectl, it = f"kubectl -n {given.namespace}", f"{given.namespace}/{given.name}"
@@ -113,25 +109,17 @@ async def _operator(client: Client, given: Namespace) -> tuple[Finding, ...]:
     )
 
 
-def _trouble(
-    first: Object | ApiError | None, lease: Object | ApiError | None, seconds: float
-) -> str:
-    if isinstance(lease, ApiError):
-        return f"the Lease cannot be read: {lease}"
-    holder = holder_of(lease)
-    if not holder:
-        return "nobody holds the Lease, so nothing is written"
-    # Changed, not recent: the holder's clock may be minutes off.
-    if lease == first or isinstance(first, ApiError):
-        return f"{holder} holds the Lease, and was not seen to renew it in {seconds:g} s"
-    return ""
-
-
-async def _lease(client: Client, given: Namespace) -> Object | ApiError | None:
+async def _trouble(client: Client, given: Namespace) -> str:
+    longest = min(given.seconds, LEASE_WATCHED_SECONDS)
     try:
-        return await client.get(LEASES, given.namespace, given.name)
+        lease = await watch_lease(client, given.namespace, given.name, longest)
     except ApiError as error:
-        return error
+        return f"the Lease cannot be read: {error}"
+    if not lease.holder:
+        return "nobody holds the Lease, so nothing is written"
+    if (seconds := lease.unrenewed_seconds) is not None:
+        return f"{lease.holder} holds the Lease, and was not seen to renew it in {seconds:g} s"
+    return ""
 
 
 def _get(url: str) -> str:

@@ -5,12 +5,13 @@ Whether something stands still is seen by looking again: clocks of two machines 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
@@ -31,7 +32,7 @@ from shardwright.rendering.labels import MANAGED_BY, MODEL
 LOOK_SECONDS: Final = 0.5
 """Between two looks at what should move. Basis: assumed; a Lease is renewed every 2 s."""
 
-LEASE_WATCHED_SECONDS: Final = 15
+LEASE_WATCHED_SECONDS: Final = 15.0
 """How long a Lease is watched that nobody renews. Basis: as long as one lasts by default."""
 
 ANSWER_SECONDS: Final = 10.0
@@ -42,9 +43,6 @@ within a second, and takes less than three.
 Object = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace and name of an object."""
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ class EvictionBudget:
     """A PodDisruptionBudget; ``allowed`` is how many evictions its status grants now."""
 
     key: Key
-    selector: Object
+    selector: Object | None
     allowed: int
     ours: bool
 
@@ -153,66 +151,50 @@ async def read_present_state(client: Client) -> PresentState:
     )
 
 
-async def watch_lease(client: Client, namespace: str, name: str) -> SeenLease:
+async def watch_lease(
+    client: Client, namespace: str, name: str, longest: float = LEASE_WATCHED_SECONDS
+) -> SeenLease:
     """Return how a Lease was seen: at once if it is renewed, which takes two seconds."""
-    first = mapping(mapping(await client.get(LEASES, namespace, name)).get("spec"))
-    holder, lasts = text_or_empty(first.get("holderIdentity")), first.get("leaseDurationSeconds")
-    if not holder:
+    first = await _lease(client, namespace, name)
+    if not (holder := _holder(first)):
         return SeenLease()
-    longest = lasts if isinstance(lasts, int) else LEASE_WATCHED_SECONDS
-    seconds = float(max(1, min(longest, LEASE_WATCHED_SECONDS)))
+    lasts = first.get("leaseDurationSeconds")
+    seconds = min(max(1, lasts) if isinstance(lasts, int) else LEASE_WATCHED_SECONDS, longest)
+    ends = monotonic() + seconds
+    while monotonic() < ends:
+        await asyncio.sleep(LOOK_SECONDS)
+        if (now := await _lease(client, namespace, name)) != first:
+            return SeenLease(holder=_holder(now))
+    return SeenLease(holder=holder, unrenewed_seconds=seconds)
 
-    async def renewed() -> SeenLease | None:
-        spec = mapping(mapping(await client.get(LEASES, namespace, name)).get("spec"))
-        return None if spec == first else SeenLease(holder=text_or_empty(spec["holderIdentity"]))
 
-    return await _until(renewed, seconds) or SeenLease(holder=holder, unrenewed_seconds=seconds)
+async def _lease(client: Client, namespace: str, name: str) -> Object:
+    return mapping(mapping(await client.get(LEASES, namespace, name)).get("spec"))
+
+
+def _holder(spec: Object) -> str:
+    return text_or_empty(spec.get("holderIdentity"))
 
 
 async def watch_answers(client: Client) -> Answers:
     """Return which edits wait for the operator's look; takes time only while some do."""
-    began = await _unanswered(client)
-
-    async def all_answered() -> Answers | None:
-        left = await _still(client, began)
-        return None if left else Answers(answered=len(began))
-
-    found: Answers | None = await _until(all_answered, ANSWER_SECONDS if began else 0.0)
-    if found:
-        return found
-    left = await _still(client, began)
-    return Answers(waiting=left, answered=len(began) - len(left))
-
-
-async def _still(client: Client, began: Sequence[Unanswered]) -> tuple[Unanswered, ...]:
-    # One that was edited again meanwhile has waited, too; one that was looked at has not.
-    now = {one.key: one for one in await _unanswered(client)} if began else {}
-    return tuple(
-        now[one.key] for one in began if one.key in now and now[one.key].observed == one.observed
-    )
-
-
-async def _until(asked: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
-    ends = monotonic() + seconds
-    while monotonic() < ends:
+    began = left = await _unanswered(client)
+    ends = monotonic() + ANSWER_SECONDS
+    while left and monotonic() < ends:
         await asyncio.sleep(LOOK_SECONDS)
-        if found := await asked():
-            return found
-    return None
+        now = await _unanswered(client)
+        # One that was edited again meanwhile has waited, too; one that was looked at has not.
+        left = {
+            key: now[key]
+            for key, one in left.items()
+            if key in now and now[key].observed == one.observed
+        }
+    return Answers(waiting=tuple(left.values()), answered=len(began) - len(left))
 
 
-async def _unanswered(client: Client) -> list[Unanswered]:
-    pages = client.pages(SHARDED_MODELS, project=_generations)
-    found = [read_unanswered(item) async for page in pages for item in page]
-    return [one for one in found if one]
-
-
-def _generations(item: dict[str, Any]) -> dict[str, Any]:
-    status = mapping(item.get("status"))
-    return {
-        "metadata": item["metadata"],
-        "status": {"observedGeneration": status.get("observedGeneration")},
-    }
+async def _unanswered(client: Client) -> Mapping[Key, Unanswered]:
+    found = await _all(client, SHARDED_MODELS, read_unanswered)
+    return {one.key: one for one in found if one}
 
 
 def read_unanswered(model: Object) -> Unanswered | None:
@@ -231,8 +213,8 @@ async def _all(
     client: Client, resource: Resource, read: Callable[[Object], Any], **selectors: Any
 ) -> list[Any]:
     try:
-        pages = client.pages(resource, project=None, **selectors)
-        return [read(item) async for page in pages for item in page]
+        pages = client.pages(resource, project=read, **selectors)
+        return [found async for page in pages for found in page]
     except ApiError as error:
         if error.code == HTTPStatus.NOT_FOUND:
             return []
@@ -243,6 +225,11 @@ def words_in(value: object) -> tuple[str, ...]:
     """Return the strings of a list, none of anything else."""
     listed = value if isinstance(value, list) else ()
     return tuple(item for item in listed if isinstance(item, str))
+
+
+def key_of(content: Object) -> Key:
+    """Return namespace and name of an object."""
+    return _key(mapping(content.get("metadata")))
 
 
 def _key(metadata: Object) -> Key:
@@ -269,12 +256,12 @@ def read_node_state(node: Object) -> NodeState:
 
 def read_budget(content: Object) -> EvictionBudget:
     """Return a PodDisruptionBudget; one without a status allows nothing, as the API server says."""
-    metadata = mapping(content.get("metadata"))
+    metadata, spec = mapping(content.get("metadata")), mapping(content.get("spec"))
     allowed = mapping(content.get("status")).get("disruptionsAllowed")
     label, value = MANAGED_BY
     return EvictionBudget(
         key=_key(metadata),
-        selector=mapping(mapping(content.get("spec")).get("selector")),
+        selector=None if (selector := spec.get("selector")) is None else mapping(selector),
         allowed=allowed if isinstance(allowed, int) else 0,
         ours=texts(metadata.get("labels")).get(label) == value,
     )
@@ -285,7 +272,7 @@ def read_full_quota(content: Object) -> FullQuota:
     status = mapping(content.get("status"))
     hard, used = texts(status.get("hard")), texts(status.get("used"))
     return FullQuota(
-        key=_key(mapping(content.get("metadata"))),
+        key=key_of(content),
         spent={
             name: limit
             for name, limit in sorted(hard.items())
@@ -311,14 +298,11 @@ _SLICES: Final = Resource(
 
 
 async def _deaf_webhooks(client: Client) -> list[Webhook]:
-    read = [
-        (resource, await _all(client, resource, lambda item: item)) for resource in _CONFIGURATIONS
-    ]
     needed = [
         webhook
-        for resource, items in read
-        for item in items
-        for webhook in needed_of(resource, item)
+        for resource in _CONFIGURATIONS
+        for webhooks in await _all(client, resource, partial(needed_of, resource))
+        for webhook in webhooks
     ]
     heard = {service: await _is_heard(client, service) for service in {w.service for w in needed}}
     return [webhook for webhook in needed if not heard[webhook.service]]
@@ -335,7 +319,7 @@ def needed_of(resource: Resource, configuration: Object) -> list[Webhook]:
             Webhook(
                 name=text_or_empty(webhook.get("name")),
                 kind=resource.kind,
-                configuration=_key(mapping(configuration.get("metadata")))[1],
+                configuration=key_of(configuration)[1],
                 service=_key(service),
             )
         )
@@ -361,7 +345,10 @@ async def _is_heard(client: Client, service: Key) -> bool:
     )
 
 
-def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
+def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
+    # An empty one selects every pod, none at all no pod. Source: the API of policy/v1.
+    if selector is None:
+        return False
     wanted = texts(selector.get("matchLabels"))
     return all(labels.get(name) == value for name, value in wanted.items()) and all(
         _meets(one, labels) for one in mappings(selector.get("matchExpressions"))

@@ -16,9 +16,10 @@ from shardwright.cli.present_states import (
     NodeState,
     PlacedPod,
     Unanswered,
+    key_of,
     words_in,
 )
-from shardwright.cli.taking_stock import InstalledOperator, Object, TakenStock, at
+from shardwright.cli.taking_stock import InstalledOperator, TakenStock, at
 from shardwright.hardware.untrusted import mappings, text_or_empty
 
 _AT_REST: Final = frozenset({Reason.PAUSED, Reason.PLAN_ONLY, Reason.SCALED_TO_ZERO})
@@ -100,7 +101,7 @@ def find_refused_writes(stock: TakenStock) -> Iterator[Finding]:
         ready = condition_of(model, "Ready")
         if ready.get("reason") == Reason.API_UNAVAILABLE:
             said = text_or_empty(ready.get("message"))[:_SAID_WORDS]
-            told.setdefault(said, []).append(_key(model))
+            told.setdefault(said, []).append(key_of(model))
     for webhook in read(stock.present.deaf):
         yield Finding(
             "WebhookDeaf",
@@ -130,7 +131,7 @@ def find_planned_nodes(stock: TakenStock) -> Iterator[Finding]:
             for node in words_in(group.get("nodes")):
                 if node and (what := _in_the_way(states.get(node))):
                     wrong = what != _CORDONED or not serves
-                    of_group = f"{_key(model)[0]}/{text_or_empty(group.get('name'))}"
+                    of_group = f"{key_of(model)[0]}/{text_or_empty(group.get('name'))}"
                     told.setdefault((what, wrong), {}).setdefault(node, []).append(of_group)
     for (what, wrong), nodes in sorted(told.items()):
         those = tuple(sorted(nodes))
@@ -164,7 +165,7 @@ def find_full_quotas(stock: TakenStock) -> Iterator[Finding]:
         reasons = {one.get("reason") for one in (ready, partly) if one}
         if (ready.get("status") == "True" and not partly) or not _AT_REST.isdisjoint(reasons):
             continue
-        namespace, name = _key(model)
+        namespace, name = key_of(model)
         waiting.setdefault(namespace, {})[name] = not _REFUSED.isdisjoint(reasons)
     for quota in read(stock.present.quotas):
         namespace, name = quota.key
@@ -186,25 +187,16 @@ def find_full_quotas(stock: TakenStock) -> Iterator[Finding]:
 def find_budgets(stock: TakenStock) -> Iterator[Finding]:
     """Yield the disruption budgets that keep pods of models on nodes that are drained."""
     budgets, states = read(stock.present.budgets), read(stock.node_states)
-    over = {pod.key: [budget for budget in budgets if budget.covers(pod)] for pod in _pods(stock)}
+    pods = [pod for pod in read(stock.present.pods) if not pod.ends]
+    over = {pod.key: [budget for budget in budgets if budget.covers(pod)] for pod in pods}
     yield from _two_at_once(over)
-    leaving = [pod for pod in _pods(stock) if _is_cordoned(states, pod)]
     for budget in budgets:
-        theirs = [pod for pod in _pods(stock) if over[pod.key] == [budget]]
-        held = [pod for pod in leaving if pod in theirs]
+        theirs = [pod for pod in pods if over[pod.key] == [budget]]
+        held = [pod for pod in theirs if states.get(pod.node, NodeState()).cordoned]
         # Ours allows nothing for as long as a group is down; that is said of the group.
         if budget.allowed > 0 or not (held or (theirs and not budget.ours)):
             continue
         yield _that_allows_nothing(budget, held or theirs, drained=bool(held))
-
-
-def _pods(stock: TakenStock) -> Sequence[PlacedPod]:
-    return [pod for pod in read(stock.present.pods) if not pod.ends]
-
-
-def _is_cordoned(states: Mapping[str, NodeState], pod: PlacedPod) -> bool:
-    state = states.get(pod.node)
-    return state is not None and state.cordoned
 
 
 def _two_at_once(over: Mapping[Key, Sequence[EvictionBudget]]) -> Iterator[Finding]:
@@ -243,11 +235,6 @@ def _that_allows_nothing(
         namespace,
         wrong=drained,
     )
-
-
-def _key(model: Object) -> Key:
-    metadata = at(model, "metadata")
-    return text_or_empty(metadata.get("namespace")), text_or_empty(metadata.get("name"))
 
 
 def _id(key: Key) -> str:

@@ -13,8 +13,8 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cli.live import read_live_published
 from shardwright.cli.present_states import (
-    Answers,
     NodeState,
+    Object,
     PresentState,
     SeenLease,
     read_node_state,
@@ -49,8 +49,6 @@ OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
 """Label of the chart's Deployments."""
 
 SETTINGS_KEY: Final = "settings.json"
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +132,7 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
     deployments = await unless_forbidden(client.list(DEPLOYMENTS, labelSelector=OPERATORS))
     known = deployments is not None
     operators, present = await asyncio.gather(
-        _operators(client, deployments or ()), read_present_state(client) if served else _nothing()
+        _operators(client, deployments or ()), read_present_state(client)
     )
     nodes = await unless_forbidden(_nodes(client, operators))
     measured = await _measured(client, arguments, deployments or ())
@@ -170,10 +168,6 @@ async def is_served(client: Client) -> bool:
     }
 
 
-async def _nothing() -> PresentState:
-    return PresentState(answers=Answers(), pods=(), budgets=(), quotas=(), deaf=())
-
-
 async def _operators(
     client: Client, deployments: Sequence[Object]
 ) -> tuple[InstalledOperator, ...]:
@@ -191,11 +185,6 @@ async def _operator(client: Client, deployment: Object) -> InstalledOperator:
     found = read_operator(deployment, lease, settings)
     names = (text_or_empty(at(pod, "metadata").get("name")) for pod in pods or ())
     return found if pods is None else replace(found, pods=frozenset(names))
-
-
-def holder_of(lease: Object | None) -> str:
-    """Return the holder of a Lease, empty without one."""
-    return text_or_empty(at(lease, "spec").get("holderIdentity"))
 
 
 def read_operator(

@@ -52,7 +52,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
-Projection = Callable[[dict[str, Any]], dict[str, Any]]
+Projection = Callable[[dict[str, Any]], Any]
 """Returns what is to be kept of an object."""
 
 

@@ -51,8 +51,8 @@ LOAD_SAFETY: Final = 2
 """How much slower than assumed reading may be before it counts as failed; assumed."""
 
 DOWNLOAD_SAFETY: Final = 4
-"""How much slower than assumed the engine's own download may be; assumed, high as a new start loses
-all of it.
+"""How much slower than assumed a download, or an engine's stream, may be; assumed, high as a new
+start loses all of it.
 """
 
 ENDPOINT_SECONDS: Final = 5
@@ -102,9 +102,8 @@ adapters, Ray's logs; assumed.
 """
 
 DOWNLOAD_LIMIT_FACTOR: Final = 2
-"""How many copies of the weights may lie on the disk: some repositories have two
-(``consolidated.safetensors``), and the engine's own download fetches both. Basis: vLLM 0.32.0
-source, filter_duplicate_safetensors_files is called afterwards.
+"""How many copies of the weights may lie on the disk: of a repository without safetensors
+``programs/weights.py`` fetches every format. Basis: assumed, two.
 """
 
 COHERENT_HOSTS: Final = frozenset({"arm64"})

@@ -265,6 +265,15 @@ def test_a_budget_covers_what_its_selector_selects(
     assert budget.covers(replace(POD, labels={"a": "1"})) is selects
 
 
+@pytest.mark.parametrize(("spec", "covers"), [({"selector": {}}, True), ({}, False)])
+def test_a_budget_with_an_empty_selector_covers_all_pods_and_one_without_covers_none(
+    spec: dict[str, Any], *, covers: bool
+) -> None:
+    budget = read_budget({"metadata": {"namespace": "models", "name": "b"}, "spec": spec})
+
+    assert budget.covers(POD) is covers
+
+
 def test_a_quota_is_spent_where_nothing_is_left_of_a_resource() -> None:
     content = {
         "metadata": {"namespace": "models", "name": "q"},
