@@ -341,7 +341,7 @@ def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
         return
     yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
-        named = router_pods.metadata(deployment, names.router_policy(deployment.base))
+        named = router_pods.metadata_of(deployment, names.router_policy(deployment.base))
         yield _network_policy(named, network_policies.of_router(deployment.base, rules))
     if deployment.serving.api_key:
         yield router_pods.leaders_service(deployment)

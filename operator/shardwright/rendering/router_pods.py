@@ -72,7 +72,7 @@ def scripts_of(deployment: Deployment) -> KubernetesObject:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(deployment, _scripts_name(deployment)),
+        "metadata": metadata_of(deployment, _scripts_name(deployment)),
         "immutable": True,
         "data": data,
     }
@@ -84,7 +84,7 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(deployment, names.router(deployment.base)),
+        "metadata": metadata_of(deployment, names.router(deployment.base)),
         "spec": {
             "replicas": options.replicas,
             "revisionHistoryLimit": 1,
@@ -184,7 +184,7 @@ def leaders_service(deployment: Deployment) -> KubernetesObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(deployment, names.leaders_service(deployment.base)),
+        "metadata": metadata_of(deployment, names.leaders_service(deployment.base)),
         "spec": {
             "type": "ClusterIP",
             "selector": leader_selector(deployment.base),
@@ -201,7 +201,7 @@ def inference_pool(deployment: Deployment, picker: tuple[str, int]) -> Kubernete
     return {
         "apiVersion": "inference.networking.k8s.io/v1",
         "kind": "InferencePool",
-        "metadata": metadata(deployment, deployment.base),
+        "metadata": metadata_of(deployment, deployment.base),
         "spec": {
             "selector": {"matchLabels": leader_selector(deployment.base)},
             "targetPorts": [{"number": HTTP_PORT}],
@@ -224,7 +224,7 @@ def _labels(deployment: Deployment) -> dict[str, str]:
     }
 
 
-def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
+def metadata_of(deployment: Deployment, name: str) -> dict[str, Any]:
     """Return the metadata of an object of a model's routing."""
     return owned_metadata(name, deployment.owner, _labels(deployment), {})
 
