@@ -29,7 +29,7 @@ from tests.support.builders_chart import (
 from tests.support.settings_delivered import IMAGE, SETTINGS, settings_text
 from tests.support.values_fitted import EFFECTS as FITTED
 from tests.support.values_fitted import REFUSALS as WRONG
-from tests.support.values_fitted import TESTED_APART
+from tests.support.values_fitted import TESTED_APART, runs
 
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
@@ -107,12 +107,9 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         1,
         {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE},
     ),
-    "image.repository": (
-        "mirror.example:5000/ai/op",
-        {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"},
-    ),
-    "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
-    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
+    "image.repository": ("mirror.example:5000/ai/op", runs("mirror.example:5000/ai/op:0.1.0")),
+    "image.tag": ("v9", runs(f"{IMAGE}:v9")),
+    "image.digest": (DIGEST, runs(f"{IMAGE}@{DIGEST}")),
     "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
     "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
     "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
@@ -170,7 +167,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text(MIRRORED),
             f"{GROUPS} spec.variables.4.expression": '["/models"]',
-            f"{ROUTERS} spec.variables.3.expression": '["/models"]',
+            f"{ROUTERS} spec.variables.0.expression": '["/models"]',
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
@@ -216,7 +213,10 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "policy.admittedLockMemory": (
         ["hpc"],
-        {f"{SETTINGS}": settings_text({}, {"admittedLockMemory": ["hpc"]})},
+        {
+            f"{SETTINGS}": settings_text({}, {"admittedLockMemory": ["hpc"]}),
+            f"{GROUPS} spec.variables.4.expression": '["hpc"]',
+        },
     ),
     "policy.admittedServiceAccounts": (
         {"team": ["reader"], "*": []},
@@ -224,15 +224,15 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{SETTINGS}": settings_text(
                 {}, {"admittedServiceAccounts": {"team": ["reader"], "*": []}}
             ),
-            f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
-            f"{ROUTERS} spec.variables.3.expression": '["*/","team/","team/reader"]',
+            f"{GROUPS} spec.variables.0.expression": '["*/","team/","team/reader"]',
+            f"{ROUTERS} spec.variables.0.expression": '["*/","team/","team/reader"]',
         },
     ),
     "policy.admittedSecretVolumes": (
         {"*": ["licence"]},
         {
             f"{SETTINGS}": settings_text({}, {"admittedSecretVolumes": {"*": ["licence"]}}),
-            f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
+            f"{GROUPS} spec.variables.2.expression": '["*/","*/licence"]',
         },
     ),
     "policy.admittedPodKeys": (
@@ -736,7 +736,7 @@ def test_a_digest_wins_over_a_tag(
 ) -> None:
     both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
 
-    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}
+    assert difference(as_delivered, both) == runs(f"{IMAGE}@{DIGEST}")
 
 
 def test_a_config_from_a_file_reaches_the_catalogue_unchanged(
