@@ -90,6 +90,17 @@ def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
     ]
 
 
+def test_what_the_planner_chooses_serves_most_per_gpu_of_what_the_rules_compare() -> None:
+    blocks = [
+        [_per_gpu(step.shown) for step in steps(text) if "-o wide" in step.command]
+        for text in _blocks(ROOT / "docs" / "rules-of-thumb.md", "console")
+    ]
+    compared = [served for served in blocks if served]
+
+    assert min(map(len, compared)) > 1
+    assert [max(served) for served in compared] == [served[0] for served in compared]
+
+
 def test_the_readme_is_read_in_three_minutes_and_has_one_picture() -> None:
     text = README.read_text()
 
@@ -235,6 +246,13 @@ def _codes(page: Path) -> Iterator[str]:
     """Yield what is set as code: every line of the blocks, and the spans of the text."""
     yield from (line for _, text in FENCE.findall(page.read_text()) for line in text.splitlines())
     yield from CODE.findall(_without_blocks(page))
+
+
+def _per_gpu(table: list[str]) -> float:
+    """Return the tokens a second and GPU in the one row of a wide table."""
+    head, row = (re.split(r" {2,}", line.strip()) for line in table)
+    cells = dict(zip(head, row, strict=False))
+    return float(cells["TOK/S"].replace(",", "")) / float(cells["GPUS"])
 
 
 def _leads_somewhere(page: Path, target: str) -> bool:
