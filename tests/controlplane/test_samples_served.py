@@ -100,9 +100,7 @@ def test_what_the_page_shows_of_a_sample_that_does_not_fit_is_printed(
     wait_for(lambda: _reason_of(served, name) == "NothingFits", 90, f"{name}: why")
     where = ["-n", served.namespace]
     blocks = [text for kind, text in FENCE.findall(PAGE.read_text()) if kind == "console"]
-    taken = [
-        step for text in blocks for step in steps(text) if step.command.startswith("kubectl ")
-    ]
+    taken = [step for text in blocks for step in steps(text) if step.command.startswith("kubectl ")]
 
     def printed(words: list[str]) -> str:
         if words[:2] != ["kubectl", "shardwright"]:
