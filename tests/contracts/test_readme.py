@@ -90,6 +90,25 @@ def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
     ]
 
 
+def test_the_demo_shows_the_layouts_that_are_planned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cluster has no ComputeDomains."""
+    monkeypatch.chdir(ROOT)
+    shown = re.findall(
+        r"^([\w-]+) .*?(?:Serving|PlanOnly) +(\S+) +(\d+) +\d+s$",
+        (ROOT / "docs" / "howto" / "demo.md").read_text(),
+        re.MULTILINE,
+    )
+    words = ["--nodes", "examples/fleet/nodes.yaml", "--without", "ComputeDomain", "-o", "wide"]
+    main(["plan", "-f", "manifests/samples", *words])
+
+    planned = re.findall(
+        r"^([\w-]+) +(?:\d+ x )?(\S+) +(\d+) ", capsys.readouterr().out, re.MULTILINE
+    )
+    assert shown == sorted(planned)
+
+
 def test_what_the_planner_chooses_serves_most_per_gpu_of_what_the_rules_compare() -> None:
     blocks = [
         [_per_gpu(step.shown) for step in steps(text) if "-o wide" in step.command]
