@@ -73,7 +73,9 @@ def test_codes_from_variables_come_from_known_places() -> None:
 
 
 def _page() -> str:
-    return (ROOT / "docs" / "reasons.md").read_text()
+    pages = ("reasons.md", "reference/reasons-of-input.md")
+    texts = ((ROOT / "docs" / page).read_text() for page in pages)
+    return "\n## ".join(text.partition("\n## ")[2] for text in texts)
 
 
 def _explained() -> list[str]:
