@@ -22,7 +22,7 @@ from shardwright.cli.present_states import (
 from shardwright.cli.taking_stock import InstalledOperator, TakenStock, at
 from shardwright.hardware.untrusted import mappings, text_or_empty
 
-_AT_REST: Final = frozenset({Reason.PAUSED, Reason.PLAN_ONLY, Reason.SCALED_TO_ZERO})
+_AT_REST: Final = frozenset({Reason.PAUSED, Reason.PLAN_ONLY, Reason.SCALED_TO_ZERO, Reason.ASLEEP})
 """Why a model is not ready that wants nothing."""
 
 _REFUSED: Final = frozenset({Reason.PODS_REFUSED, Reason.QUOTA_EXCEEDED, Reason.OBJECT_REFUSED})

@@ -354,6 +354,7 @@ def _with_plan(
         not_admitted=planned.not_admitted,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
+        may_sleep=intent.bounds is not None and intent.bounds[0] == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
