@@ -84,6 +84,7 @@ class Findings:
     be given another number (None: it says how many itself, or fills a budget, or runs none).
     ``unscaled`` is why no autoscaler is told of a model that is to be scaled; one that
     ``may_sleep`` has no group while nobody asks.
+    ``prefix_hits`` is the share of input tokens that the plan counts as cached.
     ``route`` is the way of requests, None if the spec names none or nothing is deployed.
     """
 
@@ -107,6 +108,7 @@ class Findings:
     scaled_to_zero: bool = False
     may_sleep: bool = False
     wanted: int | None = None
+    prefix_hits: float = 0.0
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None
