@@ -68,8 +68,8 @@ def engines(
             how = ("--dtype", "float16", "--enforce-eager", "--enable-scale-out")
             words = (installed.python, *serve, *told, *sizes, *how)
             running.enter_context(started(words, QUIET | {"HOME": str(folder)}, folder))
-        for port in ports:
-            wait_for(lambda at=port: answers(f"http://127.0.0.1:{at}/health"), SECONDS, "an engine")
+        there = [f"http://127.0.0.1:{port}/health" for port in ports]
+        wait_for(lambda: all(map(answers, there)), SECONDS, "both engines")
         yield ports
 
 
@@ -108,8 +108,11 @@ def routed(
 
 
 def answers(url: str) -> bool:
-    with urllib.request.urlopen(url, timeout=2) as answer:
-        return bool(answer.status == 200)
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def ask(port: int, prompt: str, key: str) -> dict[str, Any]:
@@ -127,6 +130,8 @@ def status_of(port: int, key: str) -> int:
         ask(port, "w1", key)
     except urllib.error.HTTPError as error:
         return error.code
+    except OSError:
+        return 0  # it does not run yet
     return 200
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cryptography.x509 import DNSName
 
-from shardwright.rendering.programs.router import guard, has_workers, nobody_serves
+from shardwright.rendering.programs.router import guard, has_workers, main, nobody_serves
 from tests.support.certificates import self_signed
 
 
@@ -105,7 +105,15 @@ def test_nobody_serves_where_pods_may_be_listed_and_none_is_ready(
 
 @pytest.mark.parametrize(
     ("shown", "code"),
-    [("Bearer right", 200), ("Bearer wrong", 401), ("right", 401), ("Bearer ", 401), (None, 401)],
+    [
+        ("Bearer right", 200),
+        ("bearer right", 200),
+        ("Basic right", 401),
+        ("Bearer wrong", 401),
+        ("right", 401),
+        ("Bearer ", 401),
+        (None, 401),
+    ],
 )
 def test_a_key_is_taken_if_it_is_the_one(shown: str | None, code: int) -> None:
     with guard("right") as server:
@@ -120,3 +128,11 @@ def test_a_key_is_taken_if_it_is_the_one(shown: str | None, code: int) -> None:
         server.shutdown()
 
     assert answered == code
+
+
+def test_a_router_with_an_empty_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "")
+    monkeypatch.setattr("sys.argv", ["router.py", "--port", "8000"])
+
+    with pytest.raises(SystemExit, match="is empty: the router would let everybody through"):
+        main()

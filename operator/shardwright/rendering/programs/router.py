@@ -31,7 +31,9 @@ def main() -> None:
     if sys.argv[1:2] == ["ready"]:
         port, selector = sys.argv[2:]
         sys.exit(0 if has_workers(int(port)) or nobody_serves(selector) else 1)
-    key = os.environ.get("VLLM_API_KEY", "")
+    key = os.environ.get("VLLM_API_KEY")
+    if key == "":
+        sys.exit("the key in VLLM_API_KEY is empty: the router would let everybody through")
     urls = [_checked_at(guard(key))] if key else []
     router = importlib.import_module("vllm_router.router")
     launch = importlib.import_module("vllm_router.launch_router")
@@ -42,12 +44,12 @@ def main() -> None:
 
 def guard(key: str) -> http.server.ThreadingHTTPServer:
     """Return the server that says of a key whether it is this one."""
-    right = f"Bearer {key}".encode()
 
     class Keys(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            shown = self.headers.get("Authorization", "").encode("latin-1")
-            self.send_response(200 if hmac.compare_digest(shown, right) else 401)
+            scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+            right = hmac.compare_digest(shown.encode("latin-1"), key.encode())
+            self.send_response(200 if right and scheme.lower() == "bearer" else 401)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
