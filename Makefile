@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools router-wheels scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling recovery test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools router-wheels scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then on=36 off=0; else on= off=; fi; \
@@ -56,6 +56,9 @@ soak: setup tools ## Users, cluster and faults at random for SECONDS, on the rea
 
 test-autoscaling: setup tools ## KEDA scales models by an engine's queue (22 minutes and 3 GB once)
 	$(BIN)/python -m pytest tests/controlplane/autoscaling --autoscaling
+
+recovery: setup tools ## How long groups take to come back from each fault, as a table (3 minutes)
+	$(BIN)/python -m pytest tests/controlplane/recovery --recovery
 
 test-queues: setup tools ## Kueue and Coscheduling hold groups back and place them (10 minutes once)
 	$(BIN)/python -m pytest tests/controlplane/queues --queues

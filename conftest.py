@@ -38,6 +38,7 @@ _OF_MPI = Path(__file__).parent / "tests" / "mpi"
 _OF_THE_BROWSER = Path(__file__).parent / "tests" / "browser"
 _COSTS = Path(__file__).parent / "operator" / "shardwright" / "costs"
 _OF_AUTOSCALERS = Path(__file__).parent / "tests" / "controlplane" / "autoscaling"
+_OF_RECOVERY = Path(__file__).parent / "tests" / "controlplane" / "recovery"
 _OF_QUEUES = Path(__file__).parent / "tests" / "controlplane" / "queues"
 _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
@@ -70,6 +71,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--autoscaling",
         action="store_true",
         help="collect the tests with KEDA too (make test-autoscaling)",
+    )
+    parser.addoption(
+        "--recovery",
+        action="store_true",
+        help="collect how long groups take to come back too (make recovery)",
     )
     parser.addoption(
         "--queues",
@@ -105,6 +111,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         _OF_MPI: "--mpi",
         _OF_RIGHTS: "--rights",
         _OF_AUTOSCALERS: "--autoscaling",
+        _OF_RECOVERY: "--recovery",
         _OF_QUEUES: "--queues",
         _OF_THE_BROWSER: "--browser",
     }

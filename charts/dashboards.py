@@ -449,6 +449,12 @@ def model() -> builder.Dashboard:
             "Time per token", "Mean time per output token after the first.", "s", "tpot_seconds"
         ),
         _output(),
+        _beside(
+            "Prefixes found",
+            "Share of input tokens whose K/V is cached where a request comes.",
+            "percentunit",
+            "prefix_hits",
+        ),
         _load(),
         _groups_of_load(),
         *_engine(),

@@ -41,8 +41,6 @@ from tests.kind.shell import say
 
 T = TypeVar("T")
 
-_ARCHIVE = f"shardwright-operator-{VERSION}.oci.tar"
-
 _LARGEST_BYTES = 150_000_000
 """Of the packages and our own files in an image, unpacked, without Debian's below them."""
 
@@ -83,11 +81,11 @@ def _image_alone() -> None:
     log = Log()
     _empty(OUT)
     wheel = log.did("wheel", lambda: python.build(WORK / "python"), lambda file: file.name)
-    images, layout = _images(log, wheel)
-    log.did(
-        "amd64 started", lambda: running.prove(image.unpacked(images[0], WORK / "root" / "amd64"))
-    )
-    image.save(layout, OUT / _ARCHIVE)
+    images, _ = _images(log, image.OPERATOR, wheel)
+    routers, _ = _images(log, image.ROUTER, None)
+    root = WORK / "root" / "amd64"
+    log.did("operator started", lambda: running.prove(image.unpacked(images[0], root)))
+    log.did("router started", lambda: running.prove_router(image.unpacked(routers[0], root)))
 
 
 def _all() -> None:
@@ -96,8 +94,8 @@ def _all() -> None:
     _empty(OUT)
     log.did("workflows", workflows.check)
     wheel = log.did("wheel and sdist", lambda: python.build(OUT), lambda file: file.name)
-    images, layout = _images(log, wheel)
-    image.save(layout, OUT / _ARCHIVE)
+    images, layout = _images(log, image.OPERATOR, wheel)
+    routers, of_routers = _images(log, image.ROUTER, None)
     packed = log.did("chart", lambda: chart.write(OUT), lambda file: file.name)
     manifests.write(OUT)
     notes.write(OUT)
@@ -108,8 +106,8 @@ def _all() -> None:
     )
     with registry.serving(WORK / "registry") as address, ControlPlane.start() as control_plane:
         control_plane.nodes.create(fleet.make("h100-8x-dell-xe9680", 2, taints=[]))
-        reference = log.did("image pushed", lambda: registry.push_image(address, layout))
-        roots = {item.architecture: _pulled(log, reference, item) for item in images}
+        reference, roots = _pushed(log, address, image.OPERATOR, layout, images)
+        _, router_roots = _pushed(log, address, image.ROUTER, of_routers, routers)
         pulled = log.did(
             "chart pushed and pulled",
             lambda: chart.push_and_pull(packed, address),
@@ -120,6 +118,7 @@ def _all() -> None:
         log.did("CRD alone", lambda: _crd(control_plane))
         log.did("amd64 started", lambda: running.prove(roots["amd64"]))
         log.did("arm64 started", lambda: running.prove_emulated(roots["arm64"]))
+        log.did("router started", lambda: running.prove_router(router_roots["amd64"]))
         log.did(
             "chart installed",
             lambda: chart.install(control_plane, pulled, reference),
@@ -134,10 +133,14 @@ def _all() -> None:
     say("\n".join(["", f"shardwright {VERSION}, in {OUT}:", *files, "", *log.lines]))
 
 
-def _images(log: Log, wheel: Path) -> tuple[tuple[image.Built, ...], Path]:
-    layout = WORK / "layout"
+def _images(
+    log: Log, recipe: image.Recipe, wheel: Path | None
+) -> tuple[tuple[image.Built, ...], Path]:
+    layout = WORK / "layout" / recipe.name
     images = log.did(
-        "image", lambda: image.build(wheel, layout), lambda built: "; ".join(map(_sized, built))
+        f"image of the {recipe.name}",
+        lambda: image.build(recipe, wheel, layout),
+        lambda built: "; ".join(map(_sized, built)),
     )
     for built in images:
         if (own := sum(built.sizes[1:])) > _LARGEST_BYTES:
@@ -145,25 +148,36 @@ def _images(log: Log, wheel: Path) -> tuple[tuple[image.Built, ...], Path]:
                 f"the {built.architecture} image has {own / 1e6:.0f} MB of ours, more than "
                 f"{_LARGEST_BYTES / 1e6:.0f}"
             )
+    image.save(layout, OUT / recipe.archive)
     return images, layout
 
 
 def _sized(built: image.Built) -> str:
-    base, packages, ours = (size / 1e6 for size in built.sizes)
-    return f"{built.architecture} {packages + ours:.0f} MB on {base:.0f} MB of Debian"
+    base, *own = (size / 1e6 for size in built.sizes)
+    return f"{built.architecture} {sum(own):.0f} MB on {base:.0f} MB of Debian"
 
 
-def _pulled(log: Log, reference: str, built: image.Built) -> Path:
-    root = registry.pull_image(reference, built.architecture, WORK / "root" / built.architecture)
+def _pushed(
+    log: Log, address: str, recipe: image.Recipe, layout: Path, images: tuple[image.Built, ...]
+) -> tuple[str, dict[str, Path]]:
+    reference = log.did(
+        f"{recipe.name} pushed", lambda: registry.push_image(address, recipe.name, layout)
+    )
+    return reference, {item.architecture: _pulled(log, recipe, reference, item) for item in images}
+
+
+def _pulled(log: Log, recipe: image.Recipe, reference: str, built: image.Built) -> Path:
+    folder = WORK / "root" / recipe.name / built.architecture
+    root = registry.pull_image(reference, built.architecture, folder)
     log.did(
-        f"{built.architecture} pulled",
+        f"{recipe.name} for {built.architecture} pulled",
         lambda: elf.check(root, built.architecture),
         lambda count: f"{count} ELF files for it",
     )
-    file = OUT / f"shardwright-operator-{VERSION}-{built.architecture}.cdx.json"
+    file = OUT / f"shardwright-{recipe.name}-{VERSION}-{built.architecture}.cdx.json"
     log.did(
-        f"{built.architecture} SBOM",
-        lambda: sbom.write(built.architecture, root, built.digest, file),
+        f"{recipe.name} for {built.architecture} SBOM",
+        lambda: sbom.write(recipe.name, built.architecture, root, built.digest, file),
         lambda count: f"{count} components",
     )
     return root
@@ -195,16 +209,17 @@ def _sign() -> None:
 
 
 def _publish() -> None:
-    """Push image and chart to the registry that the environment names."""
+    """Push images and chart to the registry that the environment names."""
     where = os.environ.get("REGISTRY", "").strip("/")
     if not where:
         raise HarnessError("REGISTRY names no registry; write it as registry.example/owner")
     if user := os.environ.get("REGISTRY_USER"):
         registry.login(where.partition("/")[0], user, os.environ.get("REGISTRY_PASSWORD", ""))
-    layout = WORK / "published"
-    with tarfile.open(OUT / _ARCHIVE) as archive:
-        archive.extractall(layout, filter="data")
-    say(f"image {registry.push_image(where, layout)}")
+    for recipe in (image.OPERATOR, image.ROUTER):
+        layout = WORK / "published" / recipe.name
+        with tarfile.open(OUT / recipe.archive) as archive:
+            archive.extractall(layout, filter="data")
+        say(f"image {registry.push_image(where, recipe.name, layout)}")
     if (OUT / chart.NAME).exists():  # `make image` makes none
         chart.push(OUT / chart.NAME, where)
         say(f"chart oci://{where}/charts/shardwright, {VERSION}")

@@ -1,5 +1,5 @@
-"""The operator's image for both architectures as an OCI layout: three layers, and what a registry
-shows of them.
+"""The images of operator and router for both architectures, each as an OCI layout: its layers, and
+what a registry shows of them.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ import hashlib
 import json
 import shutil
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from release import archive, debian, wheels
-from release.places import ARCHITECTURES, VERSION, WORK, commit, epoch
+from release.places import ARCHITECTURES, ROOT, VERSION, WORK, commit, epoch
 
 _INDEX: Final = "application/vnd.oci.image.index.v1+json"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -24,8 +25,6 @@ _SYSTEM_PYTHON: Final = PurePosixPath(f"/usr/bin/python{wheels.PYTHON}")
 _STANDARD_LIBRARY: Final = PurePosixPath(f"/usr/lib/python{wheels.PYTHON}")
 
 RUN_AS: Final = "65532:65532"
-COMMAND: Final = ("shardwright-operator",)
-PORTS: Final = ("8080/tcp", "8081/tcp")
 ENVIRONMENT: Final = {
     "PATH": "/opt/shardwright/bin:/usr/bin:/bin",
     "LOGNAME": "shardwright",  # kopf asks for the name of its user; this uid has none in the image
@@ -33,6 +32,41 @@ ENVIRONMENT: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
 }
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an image has over Debian's Python, and what a container of it starts: the wheels of a
+    lock file, and one that is built here.
+    """
+
+    name: str
+    description: str
+    lock: Path
+    command: tuple[str, ...]
+    ports: tuple[str, ...]
+
+    @property
+    def archive(self) -> str:
+        """The file of the image in a release."""
+        return f"shardwright-{self.name}-{VERSION}.oci.tar"
+
+
+OPERATOR: Final = Recipe(
+    name="operator",
+    description="Plans, renders and keeps alive sharded LLM serving on Kubernetes",
+    lock=wheels.LOCK,
+    command=("shardwright-operator",),
+    ports=("8080/tcp", "8081/tcp"),
+)
+ROUTER: Final = Recipe(
+    name="router",
+    description="vllm-router, which brings requests to the groups of a model",
+    lock=ROOT / "requirements-router.lock",
+    # The operator's ConfigMap has the program that starts it.
+    command=("python", "-m", "vllm_router.launch_router", "--help"),
+    ports=("8000/tcp", "29000/tcp"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,14 +85,18 @@ class Built:
         return tuple(archive.size(layer) for layer in self.layers)
 
 
-def build(wheel: Path, layout: Path) -> tuple[Built, ...]:
+def build(recipe: Recipe, wheel: Path | None, layout: Path) -> tuple[Built, ...]:
     """Write the image of every architecture into an OCI layout, under an index with the version as
     its name.
+
+    wheel: that is built here, if the image has one.
     """
     shutil.rmtree(layout, ignore_errors=True)
     (layout / "blobs" / "sha256").mkdir(parents=True)
     (layout / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
-    images = tuple(_build_one(architecture, wheel, layout) for architecture in ARCHITECTURES)
+    images = tuple(
+        _build_one(recipe, architecture, wheel, layout) for architecture in ARCHITECTURES
+    )
     manifests = [
         _described(layout, _MANIFEST, image.digest)
         | {"platform": {"architecture": image.architecture, "os": "linux"}}
@@ -71,7 +109,7 @@ def build(wheel: Path, layout: Path) -> tuple[Built, ...]:
                 "schemaVersion": 2,
                 "mediaType": _INDEX,
                 "manifests": manifests,
-                "annotations": _labels(),
+                "annotations": _labels(recipe),
             }
         ),
     )
@@ -111,39 +149,46 @@ def unpack_tar(stream: Any, folder: Path) -> None:
         exported.extractall(folder, filter="tar")
 
 
-def _build_one(architecture: str, wheel: Path, layout: Path) -> Built:
-    base, packages, ours = (
-        WORK / "layers" / architecture / name for name in ("base", "packages", "ours")
-    )
-    shutil.rmtree(base.parent, ignore_errors=True)
-    debian.unpack(architecture, base)
-    wheels.compile_all(base, _STANDARD_LIBRARY)
-    wheels.make_environment(packages, _SYSTEM_PYTHON)
-    wheels.install(wheels.download(architecture).glob("*.whl"), packages, programs=False)
-    wheels.compile_all(packages, wheels.HOME)
-    wheels.install([wheel], ours, programs=True)
-    wheels.compile_all(ours, wheels.HOME)
-    layers = (base, packages, ours)
+def _build_one(recipe: Recipe, architecture: str, wheel: Path | None, layout: Path) -> Built:
+    layers = tuple(_layers(recipe, architecture, wheel))
     blobs = [archive.packed(layer, epoch()) for layer in layers]
-    config = _config(architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs])
+    config = _config(recipe, architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs])
     described = [_described(layout, _LAYER, _blob(layout, blob)) for blob in blobs]
     manifest = {
         "schemaVersion": 2,
         "mediaType": _MANIFEST,
         "config": _described(layout, _CONFIG, _blob(layout, _json(config))),
         "layers": described,
-        "annotations": _labels(),
+        "annotations": _labels(recipe),
     }
     return Built(architecture, layers, _blob(layout, _json(manifest)))
 
 
-def _config(architecture: str, layers: list[str]) -> dict[str, Any]:
+def _layers(recipe: Recipe, architecture: str, wheel: Path | None) -> Iterator[Path]:
+    folder = WORK / "layers" / recipe.name / architecture
+    base, packages, ours = (folder / name for name in ("base", "packages", "ours"))
+    shutil.rmtree(folder, ignore_errors=True)
+    debian.unpack(architecture, base)
+    wheels.compile_all(base, _STANDARD_LIBRARY)
+    yield base
+    wheels.make_environment(packages, _SYSTEM_PYTHON)
+    locked = wheels.download(architecture, lock=recipe.lock)
+    wheels.install(locked.glob("*.whl"), packages, programs=False)
+    wheels.compile_all(packages, wheels.HOME)
+    yield packages
+    if wheel:
+        wheels.install([wheel], ours, programs=True)
+        wheels.compile_all(ours, wheels.HOME)
+        yield ours
+
+
+def _config(recipe: Recipe, architecture: str, layers: list[str]) -> dict[str, Any]:
     created = _created()
     made = (
         "Debian packages of release/debian.lock",
-        "wheels of requirements.lock",
+        f"wheels of {recipe.lock.name}",
         f"shardwright {VERSION}",
-    )
+    )[: len(layers)]
     return {
         "architecture": architecture,
         "os": "linux",
@@ -151,22 +196,20 @@ def _config(architecture: str, layers: list[str]) -> dict[str, Any]:
         "config": {
             "User": RUN_AS,
             "Env": [f"{key}={value}" for key, value in ENVIRONMENT.items()],
-            "Cmd": list(COMMAND),
-            "ExposedPorts": {port: {} for port in PORTS},
+            "Cmd": list(recipe.command),
+            "ExposedPorts": {port: {} for port in recipe.ports},
             "WorkingDir": "/",
-            "Labels": _labels(),
+            "Labels": _labels(recipe),
         },
         "rootfs": {"type": "layers", "diff_ids": layers},
         "history": [{"created": created, "created_by": text} for text in made],
     }
 
 
-def _labels() -> dict[str, str]:
+def _labels(recipe: Recipe) -> dict[str, str]:
     return {
-        "org.opencontainers.image.title": "shardwright operator",
-        "org.opencontainers.image.description": (
-            "Plans, renders and keeps alive sharded LLM serving on Kubernetes"
-        ),
+        "org.opencontainers.image.title": f"shardwright {recipe.name}",
+        "org.opencontainers.image.description": recipe.description,
         "org.opencontainers.image.version": VERSION,
         "org.opencontainers.image.revision": commit(),
         "org.opencontainers.image.created": _created(),

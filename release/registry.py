@@ -42,11 +42,11 @@ def _answers(address: str) -> bool:
     return False
 
 
-def push_image(address: str, layout: Path) -> str:
+def push_image(address: str, name: str, layout: Path) -> str:
     """Push an image of both architectures and return it by digest, as a chart names it: repository
     and digest.
     """
-    repository = f"{address}/shardwright/operator"
+    repository = f"{address}/shardwright/{name}"
     crane("push", str(layout), f"{repository}:{VERSION}")
     return f"{repository}@{crane('digest', f'{repository}:{VERSION}').strip()}"
 

@@ -82,6 +82,11 @@ def prove(root: Path) -> str:
         for words in (("shardwright", "version"), ("python", "-c", _IMPORT_ALL))
     ]
     run(contained(root, ["shardwright-operator", "--help"], {}))
+    _without_tools(root)
+    return ", ".join(text.strip() for text in said)
+
+
+def _without_tools(root: Path) -> None:
     for gone in ("/bin/sh", "pip", "python -m pip"):
         if (
             subprocess.run(
@@ -90,7 +95,13 @@ def prove(root: Path) -> str:
             == 0
         ):
             raise HarnessError(f"{gone} is in the image")
-    return ", ".join(text.strip() for text in said)
+
+
+def prove_router(root: Path) -> str:
+    """Start the router of this machine's image; return what it knows."""
+    said = run(contained(root, list(image.ROUTER.command), {}))
+    _without_tools(root)
+    return f"{said.count('--')} words of options"
 
 
 def prove_emulated(root: Path) -> str:

@@ -28,24 +28,24 @@ from release.places import VERSION, epoch
 from tests.harness.errors import HarnessError
 
 
-def write(architecture: str, root: Path, digest: str, file: Path) -> int:
+def write(name: str, architecture: str, root: Path, digest: str, file: Path) -> int:
     """Write what is in the root filesystem of an image; return the number of its components.
 
     digest: of the image.
     """
-    operator = Component(
-        name="shardwright-operator",
+    image = Component(
+        name=f"shardwright-{name}",
         version=VERSION,
         type=ComponentType.CONTAINER,
         bom_ref="image",
         hashes=[HashType.from_composite_str(digest)],
-        purl=PackageURL("oci", None, "operator", digest, {"arch": architecture, "tag": VERSION}),
+        purl=PackageURL("oci", None, name, digest, {"arch": architecture, "tag": VERSION}),
     )
     bom = Bom(components=[*_of_debian(architecture, root), *_of_python(root)])
-    bom.metadata.component = operator
+    bom.metadata.component = image
     bom.metadata.timestamp = datetime.fromtimestamp(epoch(), UTC)
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, digest)  # the same for the same image
-    bom.register_dependency(operator, bom.components)
+    bom.register_dependency(image, bom.components)
     text = JsonV1Dot6(bom).output_as_string(indent=1)
     if errors := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise HarnessError(f"{file.name} is not CycloneDX 1.6: {errors}")

@@ -27,7 +27,7 @@ from tests.kind.shell import run
 HOME: Final = PurePosixPath("/opt/shardwright")
 PYTHON: Final = "3.11"
 _SITE: Final = HOME / "lib" / f"python{PYTHON}" / "site-packages"
-_LOCK: Final = ROOT / "requirements.lock"
+LOCK: Final = ROOT / "requirements.lock"
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _GLIBC: Final = (
     "manylinux2014",
@@ -50,11 +50,11 @@ for, and nobody asks.
 """
 
 
-def download(architecture: str, python: str = PYTHON) -> Path:
+def download(architecture: str, python: str = PYTHON, *, lock: Path = LOCK) -> Path:
     """Return a folder with the locked wheels for an architecture and a Python, downloaded once per
     lock file.
     """
-    folder = downloads() / f"wheels-{cached.digest(_LOCK)}-{architecture}-{python}"
+    folder = downloads() / f"wheels-{cached.digest(lock)}-{architecture}-{python}"
     if not (folder / "complete").exists():
         platforms = [f"--platform={tag}_{_MACHINES[architecture]}" for tag in _GLIBC]
         chosen = [
@@ -77,7 +77,7 @@ def download(architecture: str, python: str = PYTHON) -> Path:
                 "--dest",
                 folder,
                 "-r",
-                _LOCK,
+                lock,
             ]
         )
         (folder / "complete").touch()

@@ -58,6 +58,8 @@ def engine() -> Iterator[int]:
             f"vllm:generation_tokens_total {tokens}",
             "vllm:num_requests_running 3",
             "vllm:num_requests_waiting 1",
+            f"vllm:prefix_cache_hits_total {tokens // 2}",
+            f"vllm:prefix_cache_queries_total {tokens}",
         ]
         lines += ["vllm:kv_cache_usage_perc 0.25"]
         for name in histograms:
@@ -77,7 +79,7 @@ def test_prometheus_evaluates_every_rule_and_answers_every_query_of_the_dashboar
     operator: OperatorProcess, models: Models, fleet: Fleet
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
-    models.create("llama")
+    models.create("llama", workload={"prefixCacheHitPercent": 50})
     models.wait_ready("llama")
     ours = {"namespace": models.namespace, "name": "llama"}
     with engine() as port:

@@ -33,6 +33,7 @@ def main() -> int:
             return 0
         installed = environment.install()
         environment.streamer(installed)
+        environment.router(installed)
         environment.sglang(installed)
         if options.command == "sglang":
             sglang_classes.write(installed)

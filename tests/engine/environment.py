@@ -39,6 +39,7 @@ STREAMER = HERE / "streamer.lock"
 """Run:ai's streamer with what it reads S3 with, and rclone, whose ``serve s3`` is a server; written by
 hand. They stand beside the engine, which is not installed anew for them.
 """
+ROUTER = HERE.parents[1] / "requirements-router.lock"
 
 INSTALLED = "0.32.0"
 """The version that is installed with its compiled parts."""
@@ -102,10 +103,19 @@ def install() -> Environment:
 
 def streamer(engine: Environment) -> Path:
     """Return the folder with the streamer and the server, made where it is not cached."""
-    digest = hashlib.sha256(STREAMER.read_bytes() + str(engine.home).encode())
-    found = engine.home.with_name(f"streamer-{digest.hexdigest()[:16]}")
+    return _beside(engine, "streamer", STREAMER)
+
+
+def router(engine: Environment) -> Path:
+    """Return the folder with vllm-router and what it needs, made where it is not cached."""
+    return _beside(engine, "router", ROUTER)
+
+
+def _beside(engine: Environment, what: str, lock: Path) -> Path:
+    digest = hashlib.sha256(lock.read_bytes() + str(engine.home).encode())
+    found = engine.home.with_name(f"{what}-{digest.hexdigest()[:16]}")
     console = Console(stderr=True, soft_wrap=True)
-    with locked(found.with_suffix(".lock"), console, "installing the streamer"):
+    with locked(found.with_suffix(".lock"), console, f"installing the {what}"):
         if not found.is_dir():
             making = found.with_suffix(".making")
             shutil.rmtree(making, ignore_errors=True)
@@ -117,7 +127,7 @@ def streamer(engine: Environment) -> Path:
                 "--target",
                 str(making),
                 "-r",
-                str(STREAMER),
+                str(lock),
             )
             making.rename(found)
     return found

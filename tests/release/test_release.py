@@ -3,6 +3,7 @@ bytes for the same sources.
 """
 
 import io
+import json
 import re
 import tarfile
 from pathlib import Path
@@ -18,7 +19,10 @@ from tests.support.builders_chart import STORED, defaults
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-DOCKERFILE = (ROOT / "operator" / "Dockerfile").read_text()
+DOCKERFILES = {
+    "operator": (ROOT / "operator" / "Dockerfile", image.OPERATOR),
+    "router": (ROOT / "release" / "router" / "Dockerfile", image.ROUTER),
+}
 
 
 def test_package_chart_and_changelog_are_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,12 +43,16 @@ def test_the_section_of_the_changelog_is_read_in_one_sitting() -> None:
     assert "Unreleased" not in section
 
 
-def test_the_image_starts_what_the_dockerfile_starts() -> None:
-    user, ports, command = DOCKERFILE.splitlines()[-3:]
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_starts_what_its_dockerfile_starts(name: str) -> None:
+    file, recipe = DOCKERFILES[name]
+    *before, user, ports, command = file.read_text().splitlines()
 
     assert user == f"USER {image.RUN_AS}"
-    assert ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
-    assert command == f'CMD ["{image.COMMAND[0]}"]'
+    assert ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in recipe.ports)}"
+    assert json.loads(command.removeprefix("CMD ")) == list(recipe.command)
+    assert any(recipe.lock.name in line for line in before)
+    assert recipe.archive == f"shardwright-{name}-{shardwright.__version__}.oci.tar"
 
 
 def test_artifact_hub_is_told_of_every_change_the_kind_and_its_samples() -> None:

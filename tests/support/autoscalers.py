@@ -26,18 +26,35 @@ def shown(kind: str, name: str = "llama") -> Manifest:
 
 
 class Queue:
-    """The requests of an engine that does not run: how many are at work, and how many wait."""
+    """The requests of an engine that does not run: how many are at work, and how many wait; and of
+    its router, if it has one: how many groups it knows, and how often it had nobody to ask.
+    """
 
     running = 0
     waiting = 0
+    known: int | None = None
+    holding = 0
+    _met = 0
     port = 0
 
     def text(self) -> str:
-        """Return the metrics as vLLM exposes them."""
-        return "".join(
-            f'# TYPE vllm:num_requests_{what} gauge\nvllm:num_requests_{what}{{engine="0"}} {many}\n'
-            for what, many in (("running", self.running), ("waiting", self.waiting))
-        )
+        """Return the metrics as vLLM and its router expose them."""
+        self._met += self.holding
+        return "".join((*self._of_engine(), *self._of_router()))
+
+    def _of_engine(self) -> Iterator[str]:
+        if self.known == 0:
+            return
+        for what, many in (("running", self.running), ("waiting", self.waiting)):
+            name = f"vllm:num_requests_{what}"
+            yield f'# TYPE {name} gauge\n{name}{{engine="0"}} {many}\n'
+
+    def _of_router(self) -> Iterator[str]:
+        if self.known is not None:
+            yield f"vllm_router_active_workers {self.known}\n"
+        if self._met:
+            asked = 'route="/v1/completions",error_type="no_available_workers"'
+            yield f"vllm_router_request_errors_total{{{asked}}} {self._met}\n"
 
     def job(self, namespace: str, name: str) -> dict[str, Any]:
         """Return how Prometheus scrapes it: with the labels that the chart's PodMonitor gives."""

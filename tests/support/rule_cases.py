@@ -362,6 +362,11 @@ RULE_CASES = (
         {"scaling": {"minReplicas": 1, "maxReplicas": 2}},
     ),
     RuleCase(
+        "ScalingToZero",
+        {"scaling": {"minReplicas": 0, "maxReplicas": 2}, "routing": {"mode": "Service"}},
+        {"scaling": {"minReplicas": 0, "maxReplicas": 2}, "routing": {"mode": "Router"}},
+    ),
+    RuleCase(
         "BadLabelKey",
         {"placement": {"nodeSelector": {"-bad": "x"}}},
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},

@@ -137,6 +137,7 @@ class Reason(Word):
     KEDA_UNAVAILABLE = ("KedaUnavailable", "the operator sees no ScaledObjects in this cluster")
     LOAD_NOT_PLANNED = ("LoadNotPlanned", "the plan does not say how many requests a group holds")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
+    ASLEEP = ("Asleep", "no group runs while nobody asks; a request starts one")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = (
         "RollingOut",

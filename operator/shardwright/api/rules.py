@@ -11,7 +11,7 @@ from shardwright.api import routing, spec
 from shardwright.api import weights_source as source
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, Rule, unsaid
 from shardwright.api.pod_spec import POD_RULES, keys_are_label_keys
-from shardwright.api.scaling import bounds_are_in_order, keeps_a_group
+from shardwright.api.scaling import bounds_are_in_order, may_sleep
 from shardwright.api.spec import (
     Adapter,
     Budget,
@@ -109,6 +109,11 @@ def _fits_gpu_budget(spec: Spec, replicas: int) -> bool:
     pins = spec.parallelism or unsaid(Parallelism)
     gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
     return gpus * replicas <= spec.budget.gpus
+
+
+def _is_awake_or_routed(spec: Spec) -> bool:
+    routed = spec.routing is not None and spec.routing.mode == "Router"
+    return routed or not may_sleep(spec.scaling)
 
 
 def _is_filled_or_scaled(spec: Spec) -> bool:
@@ -462,12 +467,14 @@ RULES: Final = (
     ),
     Rule(
         code="ScalingToZero",
-        path="spec.scaling",
-        field=".minReplicas",
-        cel="!has(self.minReplicas) || self.minReplicas > 0",
-        message="minReplicas must be at least 1: without a group nothing takes the request that "
-        "would start one; set it to 1, or leave it out",
-        holds=keeps_a_group,
+        path="spec",
+        field=".scaling.minReplicas",
+        cel="!has(self.scaling) || !has(self.scaling.minReplicas) || "
+        "self.scaling.minReplicas > 0 || (has(self.routing) && has(self.routing.mode) && "
+        "self.routing.mode == 'Router')",
+        message="scaling.minReplicas must be at least 1 without a router: nothing takes the "
+        "request that would start a group; set routing.mode to Router, or leave minReplicas out",
+        holds=_is_awake_or_routed,
     ),
     Rule(
         code="BadLabelKey",

@@ -20,7 +20,9 @@ class Scaling(Part):
     """The numbers of groups between which KEDA chooses by the load."""
 
     min_replicas: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] = Field(
-        default=1, description="Fewest groups."
+        default=1,
+        description="Fewest groups. 0, with routing.mode Router: none runs while nobody asks, and "
+        "the router holds requests until one serves.",
     )
     max_replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = Field(
         description="Most groups; those without a place wait for one."
@@ -50,6 +52,6 @@ def bounds_are_in_order(scaling: Scaling) -> bool:
     return scaling.min_replicas <= scaling.max_replicas
 
 
-def keeps_a_group(scaling: Scaling) -> bool:
-    """Return whether some group is always there to take a request."""
-    return scaling.min_replicas > 0
+def may_sleep(scaling: Scaling | None) -> bool:
+    """Return whether the last group may go, too."""
+    return scaling is not None and scaling.min_replicas == 0

@@ -24,6 +24,7 @@ from shardwright.cli.state_checks import (
     find_full_quotas,
     find_planned_nodes,
     find_refused_writes,
+    find_router_accounts,
     find_troubles_of_lease,
     find_unanswered,
 )
@@ -405,6 +406,7 @@ CHECKS: Final = (
     Check("PlannedNodes", "nodes under plans", find_planned_nodes),
     Check("Quotas", "quotas", find_full_quotas),
     Check("Budgets", "disruption budgets", find_budgets),
+    Check("Routers", "service accounts of routers", find_router_accounts),
     Check("Nodes", "nodes with GPUs", _nodes),
     Check("Storage", "storage classes of weight caches", _storage),
     Check("Models", "models and their groups", _models),

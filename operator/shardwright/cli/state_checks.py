@@ -4,9 +4,11 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Final
 
 from shardwright.api.conditions import Reason
+from shardwright.api.routing import ROUTER_ACCOUNT
 from shardwright.cli.diagnosis import Finding, kubectl, names, read
 from shardwright.cli.live_models import condition_of
 from shardwright.cli.present_states import (
@@ -22,7 +24,7 @@ from shardwright.cli.present_states import (
 from shardwright.cli.taking_stock import InstalledOperator, TakenStock, at
 from shardwright.hardware.untrusted import mappings, text_or_empty
 
-_AT_REST: Final = frozenset({Reason.PAUSED, Reason.PLAN_ONLY, Reason.SCALED_TO_ZERO})
+_AT_REST: Final = frozenset({Reason.PAUSED, Reason.PLAN_ONLY, Reason.SCALED_TO_ZERO, Reason.ASLEEP})
 """Why a model is not ready that wants nothing."""
 
 _REFUSED: Final = frozenset({Reason.PODS_REFUSED, Reason.QUOTA_EXCEEDED, Reason.OBJECT_REFUSED})
@@ -235,6 +237,32 @@ def _that_allows_nothing(
         namespace,
         wrong=drained,
     )
+
+
+def find_router_accounts(stock: TakenStock) -> Iterator[Finding]:
+    """Yield the service accounts by which routers would start, or see groups, and do not."""
+    for one in read(stock.router_accounts):
+        where, it = (one.namespace, one.name), f"service account {one.namespace}/{one.name}"
+        if not one.exists:
+            said, command = "is not there: no pod of a router starts", _ACCOUNT
+            yield _of_router("RouterAccountMissing", f"{it} {said}", command, where)
+        if not one.sees_pods:
+            said = "may not list and watch pods of its namespace: a router sees no group"
+            yield _of_router("RouterSeesNoPods", f"{it} {said}", _BINDING, where)
+
+
+def _of_router(reason: str, message: str, command: str, account: tuple[str, str]) -> Finding:
+    namespace, name = account
+    return Finding(
+        reason, message, command.format(n=quote(namespace), a=quote(name)), (name,), namespace
+    )
+
+
+_ACCOUNT: Final = "kubectl -n {n} create serviceaccount {a}"
+_BINDING: Final = (
+    f"kubectl -n {{n}} create rolebinding {{a}} --clusterrole={ROUTER_ACCOUNT} "
+    "--serviceaccount={n}:{a}"
+)
 
 
 def _id(key: Key) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
+from shardwright.api.routing import ROUTER_ACCOUNT
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cli.live import read_live_published
@@ -25,7 +26,14 @@ from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import Installation, owner_of
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.device_stock import NodeEntry
-from shardwright.cluster.permissions import Account, Duties, may_see_pods, missing_rights, needed
+from shardwright.cluster.permissions import (
+    Account,
+    Duties,
+    Needed,
+    may_see_pods,
+    missing_rights,
+    needed,
+)
 from shardwright.cluster.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -44,6 +52,9 @@ from shardwright.rendering.fetch_job import JOB_LABELS
 DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
 STORAGE_CLASSES: Final = Resource(
     prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass"
+)
+SERVICE_ACCOUNTS: Final = Resource(
+    prefix="/api/v1", plural="serviceaccounts", kind="ServiceAccount"
 )
 OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
 """Label of the chart's Deployments."""
@@ -93,6 +104,18 @@ class Rights:
     sees_pods: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class RouterAccount:
+    """A service account of routers: whether it is there, and may list and watch the pods of its
+    namespace.
+    """
+
+    namespace: str
+    name: str
+    exists: bool = True
+    sees_pods: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenStock:
     """What was read of a cluster; None stands for a part that may not be read or was not asked for.
@@ -114,6 +137,7 @@ class TakenStock:
     present: PresentState = field(default_factory=PresentState)
     classes: Sequence[Object] | None = None
     models: Sequence[Object] | None = None
+    router_accounts: Sequence[RouterAccount] | None = None
     fetches: Sequence[Object] | None = None
     measured: Measured | None = None
 
@@ -136,6 +160,7 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
     )
     nodes = await unless_forbidden(_nodes(client, operators))
     measured = await _measured(client, arguments, deployments or ())
+    models = await unless_forbidden(_models(client)) if served else ()
     return TakenStock(
         now=datetime.now(UTC),
         program=program,
@@ -148,7 +173,8 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
         node_states=nodes.states if nodes else None,
         present=present,
         classes=await unless_forbidden(client.list(STORAGE_CLASSES)),
-        models=await unless_forbidden(_models(client)) if served else (),
+        models=models,
+        router_accounts=await unless_forbidden(_router_accounts(client, models or ())),
         fetches=await unless_forbidden(_fetches(client)) if served else (),
         measured=measured,
     )
@@ -305,12 +331,35 @@ def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
     kept = ("name", "ready", "nodes")
     return {
         "metadata": item.get("metadata"),
-        "spec": {"model": {"weights": at(item, "spec", "model", "weights")}},
+        "spec": {
+            "model": {"weights": at(item, "spec", "model", "weights")},
+            "routing": at(item, "spec", "routing"),
+        },
         "status": {
             "conditions": status.get("conditions"),
             "groups": [{field: group.get(field) for field in kept} for group in groups],
         },
     }
+
+
+async def _router_accounts(client: Client, models: Sequence[Object]) -> Sequence[RouterAccount]:
+    named = {
+        (
+            text_or_empty(at(model, "metadata").get("namespace")),
+            text_or_empty(at(model, "spec", "routing").get("serviceAccountName")) or ROUTER_ACCOUNT,
+        )
+        for model in models
+        if at(model, "spec", "routing").get("mode") == "Router"
+    }
+    return [await _router_account(client, account) for account in sorted(named)]
+
+
+async def _router_account(client: Client, account: Account) -> RouterAccount:
+    namespace, name = account
+    there = await client.get(SERVICE_ACCOUNTS, namespace, name, metadata_only=True)
+    asked = tuple(Needed((PODS, "", verb), namespace) for verb in ("list", "watch"))
+    missing = await missing_rights(client, asked, account)
+    return RouterAccount(namespace, name, exists=there is not None, sees_pods=not missing)
 
 
 async def _measured(

@@ -354,6 +354,9 @@ class Metrics:
             "plan_running_requests",
             "Requests in work at once at the planned load, over all replicas.",
         )
+        self._hits = new(
+            "plan_prefix_hits", "Share of input tokens that the plan counts as cached, if any is."
+        )
         self._held = new(
             "plan_replica_requests", "Requests in flight that one replica just holds in time."
         )
@@ -505,6 +508,8 @@ class Metrics:
             yield (self._condition, 1, condition.type, condition.status_word, condition.reason)
 
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
+        if found.prefix_hits:
+            yield self._hits, found.prefix_hits
         wanted = found.asked_for if found.wanted is None else found.wanted
         if wanted is not None:
             yield self._wanted, wanted

@@ -58,8 +58,8 @@ class Request:
     the model named and none is. ``gated`` are models that the hub gives to nobody without a token,
     if none is named; ``owner`` is namespace (empty: the context's) and name of the ShardedModel,
     for commands about it. With ``deploy`` a layout that can be run goes before one that can only be
-    shown. ``claims`` are those that its pods mount, as far as they are known, ``cache_claim`` is
-    the one that they download to (empty: none).
+    shown. No key is asked for at an ``open_router``. ``claims`` are those that its pods mount, as
+    far as they are known, ``cache_claim`` is the one that they download to (empty: none).
     """
 
     workload: Workload
@@ -72,6 +72,7 @@ class Request:
     disk_bytes: int = 0
     commit_missed: bool = False
     gated: tuple[str, ...] = ()
+    open_router: bool = False
     owner: tuple[str, str] = ("", "NAME")
     deploy: bool = False
     claims: tuple[VolumeClaim, ...] = ()

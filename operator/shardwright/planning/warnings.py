@@ -75,6 +75,11 @@ error of what is predicted.
 
 _PRICES_SHOWN: Final = 6
 
+_OPEN_ROUTER: Final = (
+    "Without spec.engine.apiKeySecretRef whoever reaches the router may add engines to it (POST "
+    "/workers), and so read what others ask: set a key, or admit only clients that trust each other"
+)
+
 
 def warnings(
     inventory: Inventory,
@@ -99,6 +104,7 @@ def warnings(
         *_slow_links(best.candidate),
         *_adapters(best, traits),
         *_gated(request),
+        *((_OPEN_ROUTER,) if request.open_router else ()),
         *_downloads(request),
         *_commits(request),
         *_executor(best, traits),

@@ -42,6 +42,7 @@ _ORDINARY: Final = frozenset(
         Reason.PLAN_ONLY,
         Reason.PAUSED,
         Reason.SCALED_TO_ZERO,
+        Reason.ASLEEP,
         Reason.PROGRESSING,
         Reason.ROLLING_OUT,
         Reason.WAITING_FOR_NODES,

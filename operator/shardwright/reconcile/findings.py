@@ -82,7 +82,9 @@ class Findings:
     next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
     read. ``number_planned_for`` is the model that runs as many groups as its plan says, and could
     be given another number (None: it says how many itself, or fills a budget, or runs none).
-    ``unscaled`` is why no autoscaler is told of a model that is to be scaled.
+    ``unscaled`` is why no autoscaler is told of a model that is to be scaled; one that
+    ``may_sleep`` has no group while nobody asks.
+    ``prefix_hits`` is the share of input tokens that the plan counts as cached.
     ``route`` is the way of requests, None if the spec names none or nothing is deployed.
     """
 
@@ -104,7 +106,9 @@ class Findings:
     plan_only: bool = False
     paused: bool = False
     scaled_to_zero: bool = False
+    may_sleep: bool = False
     wanted: int | None = None
+    prefix_hits: float = 0.0
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None
@@ -335,13 +339,26 @@ def _resting(found: Findings) -> Summary | None:
             reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True
         )
     if found.scaled_to_zero:
-        return Summary(
-            reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups
-        )
+        return _asleep(found) if found.may_sleep else _at_zero(found)
     # A pause takes nothing from a model that serves.
     if found.paused and not (found.decision and _all_ready(found)):
         return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
     return None
+
+
+def _at_zero(found: Findings) -> Summary:
+    return Summary(
+        reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups
+    )
+
+
+def _asleep(found: Findings) -> Summary:
+    missing = found.unscaled or (found.route.unmet if found.route else None)
+    if missing:
+        message = f"no group runs, and no request starts one: {missing.sentence()}"
+        return Summary(reason=Reason.ASLEEP, message=message)
+    message = "no group runs; the router holds the next request until one serves"
+    return Summary(reason=Reason.ASLEEP, message=message, ready=not found.groups)
 
 
 def _running(found: Findings) -> Summary:

@@ -354,12 +354,19 @@ def _with_plan(
         not_admitted=planned.not_admitted,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
+        may_sleep=intent.bounds is not None and intent.bounds[0] == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
+        prefix_hits=_prefix_hits(subject, record) if record else 0.0,
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
         number_planned_for=subject.owner if open_number and not intent.plan_only else None,
         unscaled=hindrance(subject, record.plan if record else None, observed),
     )
+
+
+def _prefix_hits(subject: Subject, record: PlanRecord) -> float:
+    groups = max(1, len(record.plan.groups))
+    return subject.request.workload.among(groups).prefix_cache_hit_rate
 
 
 def _placed(planned: CurrentPlan, subject: Subject) -> int | None:

@@ -19,28 +19,45 @@ POLLING_SECONDS: Final = 15
 """Basis: chosen, how often the HorizontalPodAutoscaler looks by default."""
 
 
-def scaled_spec(owner: Owner, scaling: Autoscaling, gauges: Iterable[str]) -> dict[str, Any]:
-    """Return the ``spec`` of a model's ScaledObject: up at once, down after its idle time."""
+ASKED_SECONDS: Final = 120
+"""How long a model that sleeps counts as asked for after its router last had nobody to bring a
+request to. Basis: chosen: it holds two looks at metrics that are read once a minute.
+"""
+
+
+def scaled_spec(
+    owner: Owner, scaling: Autoscaling, gauges: Iterable[str], *, routed: bool
+) -> dict[str, Any]:
+    """Return the ``spec`` of a model's ScaledObject: up at once, down after its idle time.
+
+    ``routed``: a router holds requests. Without one the last group stays, whatever was asked for.
+    """
     down = {"stabilizationWindowSeconds": scaling.idle_seconds}
+    load, least = load_query(owner, gauges), scaling.least
+    triggers = [_trigger(scaling, load, THRESHOLD)]
+    if routed and least == 0:
+        asleep = f"{load} or max({_WORKERS}{_of(owner)}) == 0"
+        triggers = [_trigger(scaling, asleep, THRESHOLD), _trigger(scaling, held_query(owner), "1")]
     return {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
         "pollingInterval": POLLING_SECONDS,
         "cooldownPeriod": scaling.idle_seconds,
-        "minReplicaCount": scaling.least,
+        "minReplicaCount": least if routed else max(1, least),
         "maxReplicaCount": scaling.most,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
-        "triggers": [{"type": "prometheus", "metadata": _asked(owner, scaling, gauges)}],
+        "triggers": triggers,
     }
 
 
-def _asked(owner: Owner, scaling: Autoscaling, gauges: Iterable[str]) -> dict[str, str]:
-    return {
+def _trigger(scaling: Autoscaling, query: str, threshold: str) -> dict[str, Any]:
+    asked = {
         "serverAddress": scaling.prometheus,
-        "query": load_query(owner, gauges),
-        "threshold": THRESHOLD,
+        "query": query,
+        "threshold": threshold,
         # A load that nobody has measured is no load of zero: the groups stay.
         "ignoreNullValues": "false",
     }
+    return {"type": "prometheus", "metadata": asked}
 
 
 def load_query(owner: Owner, gauges: Iterable[str]) -> str:
@@ -50,6 +67,23 @@ def load_query(owner: Owner, gauges: Iterable[str]) -> str:
     '(sum(vllm:num_requests_running{namespace="models", name="llama"})) / \
 max(shardwright_plan_replica_requests{namespace="models", name="llama"})'
     """
-    of_model = f'{{namespace="{owner.namespace}", name="{owner.name}"}}'
+    of_model = _of(owner)
     load = " + ".join(f"sum({gauge}{of_model})" for gauge in gauges)
     return f"({load}) / max(shardwright_plan_replica_requests{of_model})"
+
+
+def held_query(owner: Owner) -> str:
+    """Return 1 if a router of a model had nobody to bring a request to lately, else 0, and nothing
+    if nobody reads the metrics of its router. It counts each second of each request that it holds.
+    """
+    met = f'error_type="no_available_workers", {_of(owner)[1:]}'
+    held = f"sum(increase(vllm_router_request_errors_total{{{met}[{ASKED_SECONDS}s]))"
+    return f"{held} > bool 0 or max({_WORKERS}{_of(owner)}) * 0"
+
+
+def _of(owner: Owner) -> str:
+    return f'{{namespace="{owner.namespace}", name="{owner.name}"}}'
+
+
+_WORKERS: Final = "vllm_router_active_workers"
+"""How many groups a router knows. Source: vllm-router 0.1.17."""

@@ -186,11 +186,6 @@ def router(base: str) -> str:
     return f"{base}-router"
 
 
-def leaders_service(base: str) -> str:
-    """Return the name of the Service that leads to the groups where that of clients does not."""
-    return f"{base}-leaders"
-
-
 def router_policy(base: str) -> str:
     """Return the name of the NetworkPolicy of a model's router."""
     return f"{base}-router-network"

@@ -179,12 +179,13 @@ def _network_policy(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Kub
 
 def scaled_object(subject: RenderInputs, scaling: Autoscaling) -> KubernetesObject:
     """Return the ScaledObject by which KEDA chooses the number of groups."""
-    owner, gauges = subject.deployment.owner, ENGINES[subject.deployment.engine].in_flight
+    deployment = subject.deployment
+    gauges, routed = ENGINES[deployment.engine].in_flight, deployment.router is not None
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
         "metadata": subject.metadata(names.client_service(subject.base)),
-        "spec": autoscaler.scaled_spec(owner, scaling, gauges),
+        "spec": autoscaler.scaled_spec(deployment.owner, scaling, gauges, routed=routed),
     }
 
 
@@ -343,8 +344,6 @@ def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
     if rules := deployment.cluster.network_rules:
         named = router_pods.metadata_of(deployment, names.router_policy(deployment.base))
         yield _network_policy(named, network_policies.of_router(deployment.base, rules))
-    if deployment.serving.api_key:
-        yield router_pods.leaders_service(deployment)
     yield router_pods.router(subject.plan, deployment, deployment.router)
 
 

@@ -12,7 +12,13 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, digest
 from shardwright.rendering.deployment import Deployment, RouterOptions
-from shardwright.rendering.labels import MANAGED_BY, leader_selector, owned_metadata
+from shardwright.rendering.labels import (
+    MANAGED_BY,
+    MODEL_ANNOTATION,
+    leader_selector,
+    owned_metadata,
+)
+from shardwright.rendering.pod import start_budget
 from shardwright.rendering.scripts import HTTP_PORT, SCRIPTS_DIR
 from shardwright.rendering.ssh import USER_ID
 
@@ -42,6 +48,14 @@ HEALTH_SECONDS: Final = 5
 HEALTH_FAILURES: Final = 2
 """After ten seconds without an answer a group gets no requests. Basis: chosen: its default is a
 minute each, and a watch that broke comes back after one.
+"""
+
+KEY: Final = "VLLM_API_KEY"
+"""The variable with the key that clients show, as in the pods of engines."""
+
+HOLD_MILLISECONDS: Final = 1000
+"""How long a router whose model may sleep waits until it tries a request again. Basis: chosen: in
+all as long as a group may take to serve. The router does the same with what an engine refuses.
 """
 
 _PROGRAM: Final = ("python", f"{SCRIPTS_DIR}/router.py")
@@ -94,7 +108,10 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
             },
             "selector": {"matchLabels": selector},
             "template": {
-                "metadata": {"labels": {**_labels(deployment), **selector}},
+                "metadata": {
+                    "labels": {**_labels(deployment), **selector},
+                    "annotations": {MODEL_ANNOTATION: deployment.owner.name},
+                },
                 "spec": _pod(plan, deployment, options),
             },
         },
@@ -123,6 +140,7 @@ def _pod(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str
 
 
 def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str, Any]:
+    leaders = ",".join(_leaders(deployment))
     return {
         "name": "router",
         "image": options.image,
@@ -144,7 +162,7 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
         # Without a group that it knows the Service leads past it. Its addresses want the key, which
         # no probe has.
         "readinessProbe": {
-            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT)]},
+            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT), leaders]},
             "periodSeconds": 5,
             "timeoutSeconds": 3,
         },
@@ -156,43 +174,35 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
 
 def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
     """Yield the router's arguments; every number is the plan's, or chosen above."""
-    leaders = leader_selector(deployment.base)
     yield from ("--host", "0.0.0.0", "--port", str(HTTP_PORT))  # noqa: S104 - in a pod
     yield from ("--prometheus-host", "0.0.0.0", "--prometheus-port", str(METRICS_PORT))  # noqa: S104
     yield from ("--service-discovery", "--service-discovery-port", str(HTTP_PORT))
     yield from ("--service-discovery-namespace", deployment.owner.namespace)
-    yield from ("--selector", *(f"{name}={value}" for name, value in leaders.items()))
+    yield from ("--selector", *_leaders(deployment))
     yield from ("--policy", "cache_aware")
     yield from ("--balance-abs-threshold", str(balance_threshold(plan)))
     yield from ("--balance-rel-threshold", BALANCE_RATIO)
-    yield from ("--retry-max-retries", str(TRIES))
+    yield from _held(plan, deployment)
     yield from ("--health-check-interval-secs", str(HEALTH_SECONDS))
     yield from ("--health-failure-threshold", str(HEALTH_FAILURES))
 
 
+def _held(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    if deployment.autoscaling is None or deployment.autoscaling.least:
+        yield from ("--retry-max-retries", str(TRIES))
+        return
+    seconds, wait = start_budget(plan, deployment).load_seconds, str(HOLD_MILLISECONDS)
+    yield from ("--retry-max-retries", str(seconds * 1000 // HOLD_MILLISECONDS))
+    yield from ("--retry-initial-backoff-ms", wait, "--retry-max-backoff-ms", wait)
+
+
+def _leaders(deployment: Deployment) -> list[str]:
+    return [f"{name}={value}" for name, value in leader_selector(deployment.base).items()]
+
+
 def _environment(deployment: Deployment) -> Iterator[dict[str, Any]]:
-    if deployment.serving.api_key:
-        where = f"{names.leaders_service(deployment.base)}.{deployment.owner.namespace}.svc"
-        url = f"http://{where}.{deployment.cluster.cluster_domain}:{HTTP_PORT}/v1/models"
-        yield {"name": "VALIDATE_AT", "value": url}
-
-
-def leaders_service(deployment: Deployment) -> KubernetesObject:
-    """Return the Service by which a router shows callers' keys to the engines; that of clients
-    leads to the router.
-    """
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata_of(deployment, names.leaders_service(deployment.base)),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": leader_selector(deployment.base),
-            "ports": [
-                {"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT, "protocol": "TCP"}
-            ],
-        },
-    }
+    if key := deployment.serving.api_key:
+        yield {"name": KEY, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}
 
 
 def inference_pool(deployment: Deployment, picker: tuple[str, int]) -> KubernetesObject:

@@ -235,6 +235,7 @@ def resolve(question: Question) -> Subject:
             disk_bytes=_disk_bytes(deployment, stored, draft),
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
+            open_router=deployment.router is not None and deployment.serving.api_key is None,
             claims=_claims(question, spec),
             cache_claim=_cache_claim(deployment),
             owner=(_stated_namespace(resource.metadata), resource.metadata.name),

@@ -42,8 +42,9 @@ def prometheus_port() -> int:
 
 @pytest.fixture(scope="session")
 def chart_options(prometheus_port: int) -> tuple[str, ...]:
-    """Whom KEDA asks for the load of models."""
-    return ("--set", f"prometheus.url=http://127.0.0.1:{prometheus_port}")
+    """Whom KEDA asks for the load of models, and what brings requests to them."""
+    url = f"prometheus.url=http://127.0.0.1:{prometheus_port}"
+    return ("--set", url, "--set", "router.image=registry.internal/router:1")
 
 
 @pytest.fixture(scope="module")

@@ -76,3 +76,33 @@ def test_keda_adds_and_removes_groups_by_what_the_plan_says_that_one_holds(
     assert [item["metadata"]["uid"] for item in models.all("Pod")] == [pod["metadata"]["uid"]]
     types = {item["type"] for item in models.get("ShardedModel", "llama")["status"]["conditions"]}
     assert "NotScaled" not in types
+
+
+def test_a_model_goes_to_zero_while_nobody_asks_and_comes_back_by_what_its_router_holds(
+    models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 1)
+    control_plane.kubectl(
+        *("create", "serviceaccount", "shardwright-router", "-n", models.namespace)
+    )
+    queue.known = 1
+    scaling = {"minReplicas": 0, "maxReplicas": 2, "idleSeconds": 1}
+    models.create("llama", scaling=scaling, routing={"mode": "Router"})
+    wait_for_groups(models, 1)
+    wait_for(lambda: prometheus.ask(HELD), 60, "what the plan says that a group holds")
+
+    wait_for_groups(models, 0)
+    queue.known = 0
+    wait_for(lambda: _sleeps(models), 60, "a model that sleeps and may be woken")
+    what = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    keda = control_plane.kubectl("get", "scaledobject", "llama", "-n", models.namespace, what)
+    queue.holding = 3
+    wait_for_groups(models, 1)
+
+    assert keda == "True"
+
+
+def _sleeps(models: Models) -> bool:
+    said = models.get("ShardedModel", "llama")["status"]["conditions"]
+    ready = next(item for item in said if item["type"] == "Ready")
+    return (ready["reason"], ready["status"]) == ("Asleep", "True")

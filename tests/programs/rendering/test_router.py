@@ -1,13 +1,20 @@
-"""When is a router's pod ready?"""
+"""When is a router's pod ready, and who may pass it?"""
 
 import http.server
+import json
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.x509 import DNSName
 
-from shardwright.rendering.programs.router import has_workers
+from shardwright.rendering.programs.router import guard, has_workers, main, nobody_serves
+from tests.support.certificates import self_signed
 
 
 @contextmanager
@@ -48,3 +55,84 @@ def test_and_not_where_it_does_not_answer() -> None:
     with telling("") as port:
         pass
     assert not has_workers(port)
+
+
+def a_pod(*, ready: bool, going: bool = False) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if going else {}
+    return {"metadata": metadata, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "nobody"),
+    [
+        ([], True),
+        ([a_pod(ready=False), {"metadata": {}}], True),
+        ([a_pod(ready=True, going=True)], True),
+        ([a_pod(ready=False), a_pod(ready=True)], False),
+        (None, False),
+    ],
+    ids=["none runs", "they start", "the last one goes", "one serves", "they may not be listed"],
+)
+def test_nobody_serves_where_pods_may_be_listed_and_none_is_ready(
+    tmp_path: Path, pods: list[dict[str, Any]] | None, *, nobody: bool
+) -> None:
+    (tmp_path / "namespace").write_text("models")
+    (tmp_path / "token").write_text("mine")
+    certificate, _ = self_signed(tmp_path, DNSName("api-server"))
+    certificate.rename(tmp_path / "ca.crt")
+    asked: list[str] = []
+
+    class Pods(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.path} {self.headers['Authorization']}")
+            self.send_response(403 if pods is None else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"items": pods}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pods) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        assert nobody_serves("a=b,c=0", url, str(tmp_path)) is nobody
+        server.shutdown()
+
+    assert asked == ["/api/v1/namespaces/models/pods?labelSelector=a%3Db%2Cc%3D0 Bearer mine"]
+    assert not nobody_serves("a=b", url, str(tmp_path / "without an account"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "code"),
+    [
+        ("Bearer right", 200),
+        ("bearer right", 200),
+        ("Basic right", 401),
+        ("Bearer wrong", 401),
+        ("right", 401),
+        ("Bearer ", 401),
+        (None, 401),
+    ],
+)
+def test_a_key_is_taken_if_it_is_the_one(shown: str | None, code: int) -> None:
+    with guard("right") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/"
+        asked = urllib.request.Request(url, headers={"Authorization": shown} if shown else {})
+        try:
+            with urllib.request.urlopen(asked, timeout=5) as answer:
+                answered = answer.status
+        except urllib.error.HTTPError as error:
+            answered = error.code
+        server.shutdown()
+
+    assert answered == code
+
+
+def test_a_router_with_an_empty_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "")
+    monkeypatch.setattr("sys.argv", ["router.py", "--port", "8000"])
+
+    with pytest.raises(SystemExit, match="is empty: the router would let everybody through"):
+        main()

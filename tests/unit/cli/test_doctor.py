@@ -20,7 +20,13 @@ from shardwright.cli.doctor_checks import CHECKS, Examined, examine
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
 from shardwright.cli.present_states import Answers, NodeState, PresentState, SeenLease
-from shardwright.cli.taking_stock import InstalledOperator, Rights, TakenStock, read_operator
+from shardwright.cli.taking_stock import (
+    InstalledOperator,
+    Rights,
+    RouterAccount,
+    TakenStock,
+    read_operator,
+)
 from shardwright.cli.trial import PROBE, Measured
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Stated
@@ -87,6 +93,7 @@ def a_stock(**changed: Any) -> TakenStock:
         present=PresentState(answers=Answers(), pods=(), budgets=(), quotas=(), deaf=()),
         classes=(a_class("fast"), a_class("standard", default=True)),
         models=(a_diagnosed_model("m", ready="True"),),
+        router_accounts=(RouterAccount("models", "shardwright-router"),),
         fetches=(),
         measured=Measured(enforcement=Enforcement.ENFORCED),
     )
@@ -154,6 +161,7 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
         present=PresentState(),
         classes=None,
         models=None,
+        router_accounts=None,
         fetches=None,
         measured=None,
     )
@@ -162,7 +170,16 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
 
     of_the_operator = ("Operator", "Rights", "Installations")
     present = ("Answers", "Writes", "PlannedNodes", "Quotas", "Budgets")
-    unread = (*of_the_operator, *present, "Nodes", "Storage", "Models", "ConfigFetches", "Clients")
+    unread = (
+        *of_the_operator,
+        *present,
+        "Routers",
+        "Nodes",
+        "Storage",
+        "Models",
+        "ConfigFetches",
+        "Clients",
+    )
     assert results == {
         "Kubernetes": Result.FINE,
         "ShardedModels": Result.FINE,
@@ -233,6 +250,27 @@ def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
     operator = replace(OPERATOR, lease=None)
 
     assert found(a_stock(operators=(operator,)), "Operator").result is Result.FINE
+
+
+def test_a_router_whose_account_is_missing_or_sees_no_pods_is_wrong_with_the_command() -> None:
+    account = RouterAccount("models", "mine", exists=False, sees_pods=False)
+
+    assert said(a_stock(router_accounts=(account,)), "Routers") == [
+        (
+            "service account models/mine is not there: no pod of a router starts",
+            "kubectl -n models create serviceaccount mine",
+        ),
+        (
+            (
+                "service account models/mine may not list and watch pods of its namespace: a router "
+                "sees no group"
+            ),
+            (
+                "kubectl -n models create rolebinding mine --clusterrole=shardwright-router "
+                "--serviceaccount=models:mine"
+            ),
+        ),
+    ]
 
 
 def test_rights_that_are_missing_are_named_with_the_account() -> None:

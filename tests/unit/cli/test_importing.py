@@ -790,6 +790,46 @@ def test_of_two_values_for_one_field_the_other_is_listed(
     assert _left_out(content) == left_out
 
 
+@pytest.mark.parametrize(
+    ("file", "field", "value", "routing"),
+    [
+        ("llmisvc.yaml", "spec", {"router": {"scheduler": {}}}, {"mode": "Router"}),
+        ("llmisvc.yaml", "spec", {"router": {"scheduler": {"pool": {"ref": {"name": "p"}}}}}, None),
+        ("llmisvc.yaml", "spec", {"router": {"route": {}, "gateway": {}}}, None),
+        (
+            "production-stack.yaml",
+            "routerSpec",
+            {"routingLogic": "prefixaware"},
+            {"mode": "Router"},
+        ),
+        ("production-stack.yaml", "routerSpec", {"routingLogic": "kvaware"}, {"mode": "Router"}),
+        ("production-stack.yaml", "routerSpec", {"routingLogic": "roundrobin"}, None),
+        (
+            "production-stack.yaml",
+            "routerSpec",
+            {"routingLogic": "kvaware", "enableRouter": False},
+            None,
+        ),
+    ],
+)
+def test_a_router_that_follows_prefixes_is_carried_over_and_no_other(
+    tmp_path: Path,
+    capsys: Capture,
+    file: str,
+    field: str,
+    value: dict[str, Any],
+    routing: dict[str, str] | None,
+) -> None:
+    content = yaml.safe_load((DATA / file).read_text())
+    content[field] |= value
+    (tmp_path / "routed.yaml").write_text(yaml.safe_dump(content))
+
+    assert main(["import", "-f", str(tmp_path / "routed.yaml"), "-o", "json"]) == 0
+
+    item, *_ = json.loads(capsys.readouterr().out)["items"]
+    assert item["manifest"]["spec"].get("routing") == routing
+
+
 def test_the_bounds_of_an_autoscaler_are_carried_over_and_its_triggers_are_the_plans_to_say(
     tmp_path: Path, capsys: Capture
 ) -> None:

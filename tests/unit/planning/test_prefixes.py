@@ -18,6 +18,7 @@ from tests.support.builders_subject import a_subject, plan_of, stock
 LLAMA = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
 LOAD = {"inputTokens": 8000, "outputTokens": 200, "concurrency": 64}
 RATE = {"inputTokens": 8000, "outputTokens": 200, "requestsPerSecond": 8.0}
+KEYED = {"apiKeySecretRef": {"name": "clients"}}
 CHANCE = "A Service spreads requests over"
 
 
@@ -114,3 +115,19 @@ def test_an_open_number_of_groups_takes_one_that_carries_the_rate_with_the_hits_
 
     assert plan.carries_load
     assert not (isinstance(less, Plan) and less.carries_load)
+
+
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [
+        ({"routing": {"mode": "Router"}}, True),
+        ({"routing": {"mode": "Router"}, "engine": KEYED}, False),
+        ({"routing": {"mode": "Service"}}, False),
+    ],
+)
+def test_a_router_that_asks_for_no_key_is_warned_of(
+    spec: Mapping[str, object], *, warned: bool
+) -> None:
+    said = [one for one in planned(asked(**spec)).warnings if "whoever reaches the router" in one]
+
+    assert len(said) == warned

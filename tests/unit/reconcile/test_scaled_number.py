@@ -126,6 +126,64 @@ def test_groups_for_which_room_is_missing_are_said() -> None:
     assert (operator.status["ready"], said["reason"]) == ("8/10", "InsufficientCapacity")
 
 
+def sleepy(**spec: Any) -> Operator:
+    """Return the operator of a model whose last group goes while nobody asks."""
+    bounds = {"minReplicas": 0, "maxReplicas": 6}
+    return an_operator(scaling=bounds, routing={"mode": "Router"}, **spec)
+
+
+def router_of(operator: Operator) -> dict[str, Any]:
+    return dict(operator.cluster.objects["Deployment", "llama-router"]["spec"])
+
+
+def condition(operator: Operator, kind: str) -> dict[str, Any]:
+    return next((one for one in operator.status["conditions"] if one["type"] == kind), {})
+
+
+def test_a_model_sleeps_and_wakes_by_the_number_and_its_router_and_its_autoscaler_stay_as_they_are() -> (
+    None
+):
+    operator = sleepy(replicas=1)
+    operator.run(SETTLED)
+    router, scaled = router_of(operator), operator.cluster.objects[OBJECT]
+
+    operator.edit(replicas=0)
+    operator.run(SETTLED)
+    asleep = (operator.cluster.pods, router_of(operator), operator.cluster.objects[OBJECT])
+    said = condition(operator, "Ready")
+    operator.edit(replicas=1)
+
+    assert asleep == ({}, router, scaled)
+    assert said["reason"] == "Asleep"
+    assert len(settled(operator)) == 1
+    assert (router_of(operator), operator.cluster.objects[OBJECT]) == (router, scaled)
+
+
+@pytest.mark.parametrize(
+    ("up", "absent", "status", "said"),
+    [
+        (1, (), "True", "the router holds the next request until one serves"),
+        (0, (), "False", "no request starts one: no pod of the router is ready"),
+        (1, ("ScaledObject",), "False", "no request starts one: spec.scaling: scaling"),
+    ],
+)
+def test_a_model_that_sleeps_is_ready_if_a_request_would_wake_it(
+    up: int, absent: tuple[str, ...], status: str, said: str
+) -> None:
+    operator = sleepy(replicas=0)
+    operator.run(SETTLED)
+    operator.cluster.objects["Deployment", "llama-router"]["status"] = {"readyReplicas": up}
+    operator.absent_kinds = frozenset(absent)
+    operator.cluster.version += 1
+
+    operator.run(SETTLED)
+
+    ready = condition(operator, "Ready")
+    assert (ready["reason"], ready["status"]) == ("Asleep", status)
+    assert said in ready["message"]
+    assert condition(operator, "Stalled")["status"] == "False"
+
+
 @pytest.mark.parametrize("spec", [{"mode": "PlanOnly"}, {"paused": True}])
 def test_a_model_that_is_not_run_is_not_handed_over(spec: dict[str, Any]) -> None:
     operator = an_operator(**spec)

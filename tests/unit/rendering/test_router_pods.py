@@ -8,6 +8,7 @@ import pytest
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
+    Autoscaling,
     ClusterTerms,
     Deployment,
     NetworkRules,
@@ -16,6 +17,7 @@ from shardwright.rendering.deployment import (
     ServingOptions,
 )
 from shardwright.rendering.labels import leader_selector
+from shardwright.rendering.pod import start_budget
 from shardwright.rendering.render import render
 from shardwright.rendering.router_pods import arguments, balance_threshold, router_selector
 from tests.support.builders_deployment import a_deployment, a_plan
@@ -71,26 +73,48 @@ def test_engines_give_tokens_to_a_router_and_to_nobody_else() -> None:
             assert ("--enable-scale-out" in engine["args"]) is told
 
 
-def test_callers_keys_are_shown_to_the_engines_behind_another_service_than_the_clients() -> None:
-    bundle = render(a_plan(), routed(serving=KEYED)).objects
-    services = {item["metadata"]["name"]: item["spec"] for item in of_kind(bundle, "Service")}
-    base = routed().base
-
+def test_a_router_asks_for_the_key_that_engines_ask_for() -> None:
     [container] = pod_of(routed(serving=KEYED))["containers"]
+    [open_to_all] = pod_of(routed())["containers"]
 
-    where = f"http://{base}-leaders.models.svc.cluster.local:8000/v1/models"
-    assert container["env"] == [{"name": "VALIDATE_AT", "value": where}]
-    assert services[f"{base}-leaders"]["selector"] == leader_selector(base)
-    assert services[base]["selector"] == router_selector(base)
+    key = {"secretKeyRef": {"name": "clients", "key": "key"}}
+    assert container["env"] == [{"name": "VLLM_API_KEY", "valueFrom": key}]
+    assert open_to_all["env"] == []
 
 
-def test_without_a_key_there_is_nothing_to_show() -> None:
-    [container] = pod_of(routed())["containers"]
+def scaled(least: int, **changes: Any) -> Deployment:
+    scaling = Autoscaling(least=least, most=4, idle_seconds=60, prometheus="http://prometheus")
+    return routed(autoscaling=scaling, **changes)
 
-    assert container["env"] == []
-    assert f"{routed().base}-leaders" not in {
-        item["metadata"]["name"] for item in render(a_plan(), routed()).objects
-    }
+
+def test_a_router_whose_model_may_sleep_holds_a_request_for_as_long_as_a_start_may_take() -> None:
+    told = list(arguments(running(64), scaled(0)))
+    awake = list(arguments(running(64), scaled(1)))
+
+    seconds = start_budget(running(64), scaled(0)).load_seconds
+    at = told.index("--retry-max-retries")
+    assert told[at : at + 6] == [
+        *("--retry-max-retries", str(seconds)),
+        *("--retry-initial-backoff-ms", "1000", "--retry-max-backoff-ms", "1000"),
+    ]
+    assert awake == list(arguments(running(64), routed()))
+
+
+def test_only_a_router_lets_the_last_group_go_and_starts_one_by_what_it_holds() -> None:
+    def asked(deployment: Deployment) -> tuple[int, list[str]]:
+        [item] = of_kind(render(a_plan(), deployment).objects, "ScaledObject")
+        spec = item["spec"]
+        return spec["minReplicaCount"], [one["metadata"]["query"] for one in spec["triggers"]]
+
+    awake, [load] = asked(scaled(1))
+    asleep, [of_groups, of_router] = asked(scaled(0))
+    of = '{namespace="models", name="llama-405b"}'
+    known = f"max(vllm_router_active_workers{of})"
+    assert (awake, asleep, of_groups) == (1, 0, f"{load} or {known} == 0")
+    met = f'{{error_type="no_available_workers", {of[1:]}[120s]'
+    held = f"sum(increase(vllm_router_request_errors_total{met}))"
+    assert of_router == f"{held} > bool 0 or {known} * 0"
+    assert asked(scaled(0, router=None)) == (1, [load])
 
 
 def test_the_service_leads_to_the_groups_while_the_router_does_not_lead() -> None:
@@ -113,7 +137,8 @@ def test_pods_of_the_router_are_no_pods_of_the_model_and_restricted() -> None:
     assert item["spec"]["replicas"] == 2
     assert (pod["serviceAccountName"], container["image"]) == (ROUTER.account, ROUTER.image)
     assert pod["securityContext"]["runAsNonRoot"]
-    asked = ["python", "/etc/shardwright/router.py", "ready", "29000"]
+    leaders = ",".join(f"{name}={value}" for name, value in leader_selector(routed().base).items())
+    asked = ["python", "/etc/shardwright/router.py", "ready", "29000", leaders]
     assert container["readinessProbe"]["exec"]["command"] == asked
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,

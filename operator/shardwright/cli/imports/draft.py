@@ -21,6 +21,7 @@ ORDER: Final = (
     "engine",
     "workload",
     "replicas",
+    "routing",
     "scaling",
     "parallelism",
     "placement",

@@ -77,6 +77,7 @@ def read_llm_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -
     spec = root.at("spec")
     draft.carry_number("replicas", spec.at("replicas"))
     _scaling(draft, spec.at("scaling"))
+    _routing(draft, spec.at("router", "scheduler"))
     draft.carry("model.servedName", spec.at("model", "name"))
     pod, container = spec.at("template"), container_named(spec.at("template"), ENGINE)
     metadata = root.at("metadata"), spec
@@ -99,6 +100,15 @@ def _scaling(draft: Draft, scaling: Spot) -> None:
     least = scaling.at("minReplicas").whole()
     if least is not None:
         draft.put("scaling.minReplicas", least, scaling.at("minReplicas"))
+
+
+def _routing(draft: Draft, scheduler: Spot) -> None:
+    """Have requests follow their prefixes, as KServe's own scheduler has them; a pool or a
+    configuration of somebody else's is left out.
+    """
+    if scheduler.value == {}:
+        scheduler.document.taken.add(scheduler.keys)
+        draft.put("routing.mode", "Router", scheduler)
 
 
 def read_inference_service(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, str]:

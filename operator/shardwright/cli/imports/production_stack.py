@@ -29,6 +29,9 @@ from shardwright.hardware.untrusted import mapping, mappings
 VALUES: Final = "values of production-stack"
 """What stands for the kind of values, which have none."""
 
+_FOLLOWS_PREFIXES: Final = frozenset({"prefixaware", "kvaware"})
+"""Kinds of ``routingLogic`` that ``spec.routing.mode: Router`` stands for."""
+
 _OF_CHART: Final = "it is for the other parts of the chart"
 
 _REASONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -82,7 +85,18 @@ def read_values(draft: Draft, root: Spot, _: Sequence[Content]) -> Mapping[str, 
         draft.carry("pod.imagePullPolicy", place.at("imagePullPolicy"))
         draft.carry("pod.priorityClassName", place.at("priorityClassName"))
     draft.carry_number("replicas", model.at("replicaCount"))
+    _routing(draft, root.at("routerSpec"))
     return _REASONS
+
+
+def _routing(draft: Draft, router: Spot) -> None:
+    """Have requests follow their prefixes if the router of the values lets them."""
+    logic = router.at("routingLogic")
+    if router.at("enableRouter").value is False or logic.string not in _FOLLOWS_PREFIXES:
+        return
+    router.at("enableRouter").take()
+    logic.take()
+    draft.put("routing.mode", "Router", logic)
 
 
 def _image(model: Spot) -> str:
