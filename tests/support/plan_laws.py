@@ -11,7 +11,7 @@ from typing import Final
 from shardwright.hardware.gpus import Gpu, Link, relative_price
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate
 from shardwright.modelspec.computed import stored_as
 from shardwright.modelspec.model_spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.planning.arrivals import estimator_of
@@ -254,11 +254,9 @@ def _in_all_numbers(snapshot: Snapshot, gpus: int | None = None) -> Iterator[Fea
     question, considered = snapshot.question, snapshot.considered
     load = question.request.workload
 
-    def numbers(largest: Candidate) -> range:
-        most = largest.layout.replicas
-        if gpus is not None:
-            most = min(most, gpus // largest.layout.gpus_per_replica)
-        return range(1, most + 1)
+    def numbers(one: Candidate, most: Callable[[], int]) -> range:
+        within = MOST_REPLICAS if gpus is None else gpus // one.layout.gpus_per_replica
+        return range(1, min(most(), within) + 1)
 
     most = _MOST_NUMBERS if load.requests_per_second else min(_MOST_NUMBERS, load.concurrency)
     candidates = enumerate_candidates(

@@ -152,8 +152,7 @@ def _more_gpus(asked: PlannerQuestion, near: Iterable[Verdict]) -> str:
 def _enough(asked: PlannerQuestion, candidate: Candidate, prices: Prices) -> Candidate | None:
     judge = Judge(asked.model, asked.request, asked.traits, prices)
     scale = Scale(request=asked.request, by_price=False)
-    largest = of(candidate, MOST_REPLICAS)
-    (number,) = Fewest(judge=judge, scale=scale)(largest)
+    (number,) = Fewest(judge=judge, scale=scale)(of(candidate, 1), lambda: MOST_REPLICAS)
     return of(candidate, number) if number < MOST_REPLICAS else None
 
 

@@ -243,9 +243,12 @@ def decided(considered: Considered) -> tuple[FeasibleCandidate, ...]:
     scale = considered.scale
     # Near ties are held against the whole rank.
     ranked = settled(best_first(considered.feasible, scale), scale)
-    if ranked and scale.request.space.replicas is None:
-        return _beside_more(ranked, considered)
-    return ranked
+    if not ranked or scale.request.space.replicas is not None:
+        return ranked
+    # A best one in more instances has others beside it, on as many GPUs as its own.
+    while (wider := _beside_more(ranked, considered))[0] is not ranked[0]:
+        ranked = wider
+    return wider
 
 
 def choose(considered: Considered) -> Report:
