@@ -110,7 +110,7 @@ def predicted(arguments: Namespace) -> Exit:
     """Print what ``plan`` prints of a model and GPUs that are named on the command line."""
     words = list(arguments.words)
     words[words.index("predict")] = "plan"
-    told = {**vars(arguments), "words": words, "output": "text", "filename": (), "namespace": ""}
+    told = {**vars(arguments), "words": words, "filename": (), "namespace": ""}
     return plan(Namespace(**told, nodes=[], without=[], by_operator=False))
 
 
