@@ -16,6 +16,7 @@ from shardwright.modelspec.computed import stored_as
 from shardwright.modelspec.model_spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import HALVED, NEAR_TIE
+from shardwright.planning.numbers import layout_on_pool
 from shardwright.planning.planner import Considered, consider, decided, make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor
@@ -379,11 +380,17 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
         before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
         if then < before * (1 - SLACK):
             yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
+    # Batches shrink only for a load, and then a layout may surely start that was tight.
+    sure_only_now = any(
+        each.tight and layout_on_pool(each.candidate) == layout_on_pool(new.candidate)
+        for each in snapshot.ranked
+    )
     fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
     alike = new.goes_over_nodes(request) <= old.goes_over_nodes(request)
     cheaper = new.cost < old.cost * (1 - ROUNDING)
     if (
         fewest
+        and not sure_only_now
         and alike
         and cheaper
         and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING)

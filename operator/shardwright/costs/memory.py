@@ -140,13 +140,12 @@ def stage_holds(
 def memory_under(
     frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
 ) -> ReplicaMemory:
-    """Return the memory with the highest limits that surely start and carry the load, else surely
-    start, else start, else come closest.
+    """Return the memory with the highest limits that carry the load, else start, else come closest.
 
     ``seen`` are earlier trials for other numbers in flight; the new ones are added.
 
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
-        :func:`~shardwright.costs.workload.limits_to_try` that do so.
+        :func:`~shardwright.costs.workload.limits_to_try` that carry the load.
     Unit: bytes, tokens, requests.
     Error: K/V tokens: median 3.1% of 15 published rows; 13 of 19 lie inside the band
         (docs/benchmarks/memory.md).
@@ -164,14 +163,13 @@ def memory_under(
     uncut = frame.traits.batching.uncut_inputs.get(frame.model.architecture, 0)
     for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share, uncut):
         tried.append(_within_blocks(frame, limits, seen))
-        surely = tried[-1].starts and not tried[-1].tight
-        if surely and tried[-1].running(share) >= share:
+        if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
     if not starting:
         return tried[-1]  # the smallest batches leave the most K/V
     # The first of the best: the highest limits.
-    return max(starting, key=lambda memory: (not memory.tight, memory.running(share)))
+    return max(starting, key=lambda memory: memory.running(share))
 
 
 def _within_blocks(

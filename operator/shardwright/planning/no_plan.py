@@ -468,7 +468,7 @@ def _closest(
     if problem.code in _SHORT:
         return _capacity(closest)
     hints = [
-        f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}",
+        f"closest is {copies(closest.candidate.layout)} on {closest.candidate.pool.name}",
         *_where_time_goes(closest, problem, asked.request),
     ]
     beyond = larger is not None and larger is not closest

@@ -101,9 +101,8 @@ class More:
         if not fewest_that_do or not (likely or one.pool is self.best.candidate.pool):
             return
         number, room = fewest_that_do.candidate.layout.replicas, most()
-        paying = self._paying(fewest_that_do, room) if likely else ()
-        paying = (*paying, self._for_as_much(fewest_that_do))
-        for more in sorted(set(paying)):
+        paying = {*self._paying(fewest_that_do, room)} if likely else set[int]()
+        for more in sorted(paying | {self._for_as_much(fewest_that_do)}):
             again = (replace(one.layout, replicas=more), one.pool.name) in self.tried
             if number < more <= room and not again:
                 yield more

@@ -185,11 +185,20 @@ def _lengthened(
 def test_a_longest_request_that_nobody_asked_for_is_as_long_as_k_v_surely_holds() -> None:
     _, longer = _lengthened(a_model(), "L4-24GB", replace(SHORT, open_model_len=131072))
 
-    (stage,) = longer.stages
-    sure = stage.kv_cache_bytes - stage.band_bytes
+    (stage,), (more,) = longer.stages, _at(longer, longer.limits.model_len + 1024)
     assert longer.limits.model_len % 1024 == 0
     assert 256 < longer.limits.model_len < 131072
-    assert 0 <= sure - stage.request_bytes < 1024 * stage.kv_bytes_per_token
+    assert stage.kv_cache_bytes - stage.band_bytes >= stage.request_bytes
+    assert more.tight
+
+
+def _at(memory: ReplicaMemory, length: int) -> tuple[StageMemory, ...]:
+    """Return what Llama 8B on an L4 holds at another length."""
+    _, other = _lengthened(
+        a_model(), "L4-24GB", replace(SHORT, input_tokens=length - 56, max_model_len=length)
+    )
+    assert other.limits == replace(memory.limits, model_len=length)
+    return other.stages
 
 
 def test_the_longest_request_ends_at_the_model_even_between_two_steps() -> None:
@@ -204,17 +213,10 @@ def test_a_longest_request_that_somebody_asked_for_stays() -> None:
     assert longer == found
 
 
-def test_a_batch_shrinks_until_one_longest_request_surely_fits() -> None:
-    near = replace(SHORT, input_tokens=26_000, max_model_len=26_056)
-
-    found, _ = _lengthened(a_model(), "L4-24GB", near)
-
-    assert (found.limits.batched_tokens, found.tight) == (1024, False)
-
-
 def test_what_is_tight_is_not_made_tighter() -> None:
     gpu = "L4-24GB"
-    near = replace(SHORT, input_tokens=36_500, max_model_len=36_556)
+    most = _lengthened(a_model(), gpu, replace(SHORT, open_model_len=131072))[1].limits.model_len
+    near = replace(SHORT, input_tokens=most + 1024, max_model_len=most + 1080)
 
     found, longer = _lengthened(a_model(), gpu, replace(near, open_model_len=131072))
 

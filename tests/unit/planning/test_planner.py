@@ -177,7 +177,7 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 
 def test_what_surely_starts_goes_before_what_is_tight() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
-    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.15)), nodes=2)
+    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
     request = replace(a_request(concurrency=4, tensor=8, attention_data=1), deploy=True)
     report = _report("deepseek-v3", an_inventory(pool), request)
     assert isinstance(report.outcome, Plan)
