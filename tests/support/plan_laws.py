@@ -212,11 +212,15 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing that surely starts brings more, and sooner, for no more GPUs, in whatever number of
     instances if that is open; by a near tie, and by the doubt of what nobody measured, it may.
 
-    But over nodes, where the plan stays inside them (law of nodes).
+    But over nodes, where the plan stays inside them (law of nodes); and in fewer instances, of
+    which each has more of the prefix hits, where a load is not carried.
     """
     plan, request = snapshot.plan, snapshot.question.request
+    load = request.workload
+    spread = load.prefix_cache_hit_rate > 0 and not load.follows_prefixes and not plan.carries_load
     for other in (*snapshot.ranked[1:], *_on_no_more_gpus(snapshot)):
-        if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
+        fewer = other.candidate.layout.replicas < plan.candidate.layout.replicas
+        if other.goes_over_nodes(request) > plan.goes_over_nodes(request) or (spread and fewer):
             continue
         surely = (other.tight, not other.carries_load, other.second_choice) <= (
             plan.tight,

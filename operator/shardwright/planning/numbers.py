@@ -22,8 +22,7 @@ class Fewest:
     scale: Scale
 
     def __call__(self, one: Candidate, most: Callable[[], int]) -> tuple[int]:
-        """Return the number; if none does, the one that serves most in time: as many as have room,
-        or one, which has the hits of all prefixes.
+        """Return the number; if none does, as many as have room and are in time.
 
         Args:
             one: The layout, in one instance.
@@ -33,10 +32,7 @@ class Fewest:
             return (1,)
         guess = min(room, self._guess(one))
         least = smallest(lambda number: self._does(of(one, number)), guess, room)
-        if least is not None:
-            return (least,)
-        ends = self._most_in_time(one, room), 1
-        return (max(ends, key=lambda number: self._assessed(of(one, number)).served),)
+        return (self._most_in_time(one, room) if least is None else least,)
 
     def _most_in_time(self, one: Candidate, most: int) -> int:
         """Smaller batches leave more room for K/V: where requests wait for it more instances may
