@@ -29,6 +29,10 @@ FOUND = (
     1000153,
     1001060,
     1002132,
+    1009855,
+    2000934,
+    2001312,
+    2001554,
 )
 """Seeds of questions that broke a law, or the planner, once (216604 had it choose without end).
 """

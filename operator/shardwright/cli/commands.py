@@ -336,7 +336,18 @@ def _add_predict(commands: Commands) -> None:
         "--input", metavar="FILE", help="cases (default: stdin); docs/predict.md has the fields"
     )
     command.add_argument(
-        "--output", metavar="FILE", help="predictions, one for each case (default: stdout)"
+        "--output",
+        dest="predictions",
+        metavar="FILE",
+        help="predictions, one for each case (default: stdout)",
+    )
+    command.add_argument(
+        "-o",
+        dest="output",
+        choices=("text", "json", "yaml"),
+        default="text",
+        action=OutputForm,
+        help="of MODEL (default: text); cases have JSON",
     )
 
 

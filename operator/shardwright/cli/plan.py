@@ -47,12 +47,12 @@ from shardwright.pipeline.assembly import (
     plan_with_survey,
     with_ways_out,
 )
+from shardwright.pipeline.explaining import PLAN_ONLY, of_subject
 from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
-from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
 from shardwright.reporting.screen import SECRET, Due, DuePoint, Screen, points, screen_of
 from shardwright.reporting.screen_text import screen_lines
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
 _WITHOUT_OPERATOR: Final = "docs/howto/migrating.md says how to make it if no operator does"
-
-_PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +108,7 @@ def predicted(arguments: Namespace) -> Exit:
     """Print what ``plan`` prints of a model and GPUs that are named on the command line."""
     words = list(arguments.words)
     words[words.index("predict")] = "plan"
-    told = {**vars(arguments), "words": words, "output": "text", "filename": (), "namespace": ""}
+    told = {**vars(arguments), "words": words, "filename": (), "namespace": ""}
     return plan(Namespace(**told, nodes=[], without=[], by_operator=False))
 
 
@@ -304,26 +302,9 @@ def _kept(answer: PlannedModel) -> Iterator[Any]:
 
 def explanation_of(answer: PlannedModel) -> Explanation:
     """Return the explanation of an answer, beginning with the model that is served."""
-    subject = answer.subject
-    engine = f"{subject.traits.name} {subject.traits.version}"
-    size = (
-        "not counted"
-        if subject.model.stated
-        else f"{format_count(subject.model.parameters / 1e9)} B parameters"
-    )
-    served = f"{subject.deployment.model}, {size}, on {engine}"
     report = as_typed(answer.report) if answer.typed else answer.report
-    explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
-    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
-
-
-def _with_mode(answer: PlannedModel) -> Explanation:
-    explanation = explanation_of(answer)
-    if not answer.subject.intent.plan_only:
-        return explanation
-    served, *others = explanation.facts
-    mode = Fact(label="Mode", value=_PLAN_ONLY)
-    return replace(explanation, facts=(served, mode, *others))
+    request, inventory = answer.subject.request, answer.inventory
+    return of_subject(answer.subject, explain_report(report, request=request, inventory=inventory))
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
@@ -341,7 +322,7 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 def _explained(answer: PlannedModel, closing: Sequence[Line]) -> list[Line]:
     width = width_of_output()
-    lines = to_lines(_with_mode(answer), title=answer.name, width=width)
+    lines = to_lines(explanation_of(answer), title=answer.name, width=width)
     return [*lines, *_beside_the_best(answer, width), *closing]
 
 
@@ -370,7 +351,7 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
         comparison=answer.comparison,
     )
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
-    mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
+    mode = (Fact(label="Mode", value=PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))
 
 

@@ -249,7 +249,7 @@ _OF_A_CASE: Final = {ATTENTION_DATA: "attentionData", MODEL_LENGTH: "maxModelLen
 
 def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
-    origin, end = arguments.input or STDIN, arguments.output or STDIN
+    origin, end = arguments.input or STDIN, arguments.predictions or STDIN
     _refuse_one_file_for_both(origin, end)
     cases, failed = Cases(), False
     if origin == STDIN and sys.stdin.isatty():

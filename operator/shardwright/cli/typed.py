@@ -489,11 +489,12 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
 def _of_predict(arguments: Namespace) -> Iterator[Problem]:
     what, remedy = "describes a model that is not named", "name it, or give cases with --input"
     if arguments.model is None:
-        given = [*typed_options(arguments), *(["--gpus"] if arguments.gpus else ())]
+        beside = {"--gpus": arguments.gpus, "-o": arguments.output != "text"}
+        given = (*typed_options(arguments), *(flag for flag, told in beside.items() if told))
         for flag in given:
             yield Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
         return
-    for flag, file in (("--input", arguments.input), ("--output", arguments.output)):
+    for flag, file in (("--input", arguments.input), ("--output", arguments.predictions)):
         if file is not None:
             said = "is for cases, and a model is named"
             yield Problem(

@@ -175,8 +175,8 @@ class SearchSpace:
     as upper limits and free nodes allow, ``replicas`` at most. They are spread over the nodes'
     values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of the
     model are there already, by value. ``quotas`` are limits that others have set, beside
-    ``max_gpus``. ``held_nodes`` are those that the model has already, and that count in
-    ``max_nodes``.
+    ``max_gpus``. ``held_nodes`` and ``held_gpus`` are those that the model has already, and that
+    count in ``max_nodes`` and ``max_gpus``.
     """
 
     replicas: int | None = None
@@ -193,6 +193,7 @@ class SearchSpace:
     standing: tuple[tuple[str, int], ...] = ()
     quotas: tuple[GpuQuota, ...] = ()
     held_nodes: frozenset[str] = frozenset()
+    held_gpus: int = 0
 
     def most_gpus(self, resource: str) -> int | None:
         """Return how many GPUs of a resource budget and quotas allow, None: any number."""

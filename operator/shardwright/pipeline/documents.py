@@ -42,23 +42,28 @@ def plan_document(
         "reason": _reason(subject, report),
         **_problem(report),
         "plan": plan_status(report),
-        **({"best": _best(comparison)} if comparison else {}),
+        **best_document(comparison),
     }
 
 
-def _best(comparison: Comparison) -> dict[str, Any]:
-    """Return the best plan, and its figures as multiples of the pinned plan's."""
+def best_document(comparison: Comparison | None) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's; empty if nothing is
+    pinned.
+    """
+    if comparison is None:
+        return {}
     alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
     multiples = {
         "cost": comparison.cost,
         "served": comparison.served,
         "seconds": comparison.seconds,
     }
-    return {
+    said = {
         "standing": comparison.standing.value,
         **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
         "plan": plan_status(alone),
     }
+    return {"best": said}
 
 
 def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
