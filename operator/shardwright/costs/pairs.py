@@ -34,7 +34,7 @@ DECODE_ALONE: Final = 0.95
 fitted, with ``BUNCHED_PROMPTS``.
 """
 
-_FILLED: Final = (1, 2, 4, 8)
+_FILLED: Final = (1, 8)
 """Prompts in flight on each attention rank, of which the number that serves most counts. Basis:
 assumed; more do not fill a GPU further.
 """
@@ -77,13 +77,20 @@ class PairSpeed:
     """The speed of a pair: means over all its groups.
 
     ``busy`` is the share of the time for which prompts are computed; one decode group has
-    ``in_flight`` requests at once, and all serve ``capacity`` requests a second at most.
+    ``in_flight`` requests at once. All groups decode ``decoded`` requests a second at most, and
+    compute the prompts of ``computed``.
     """
 
     performance: Performance
     busy: float
     in_flight: float
-    capacity: float
+    decoded: float
+    computed: float
+
+    @property
+    def capacity(self) -> float:
+        """Return the requests that are served a second at most."""
+        return min(self.computed, self.decoded)
 
 
 def kv_bytes(model: ModelSpec, workload: Workload, layout: Layout, traits: EngineTraits) -> int:
@@ -185,14 +192,15 @@ class PairEstimator:
         else:
             served = min(rate, computed, decoded)
             in_flight = self._kept(unit, served)
-        step = self._step(unit, in_flight)
+        step = self.step(unit.decode, in_flight)
         stay = prompts.seconds + unit.transfer_seconds + step * self._steps
         waited = self._waited(served, stay, computed)
         return PairSpeed(
             performance=self._performance(unit, in_flight, served, waited),
             busy=served / computed,
             in_flight=served * step * self._steps / unit.decode_groups,
-            capacity=min(computed, decoded),
+            decoded=decoded,
+            computed=computed,
         )
 
     @property
@@ -200,19 +208,20 @@ class PairEstimator:
         """Return the steps of an answer in a decode group."""
         return self._load.output_tokens - 1 + self._first_steps
 
-    def _step(self, unit: Unit, in_flight: float) -> float:
-        """Return the time per token with so many requests in flight on each decode group."""
-        whole = max(1, math.floor(in_flight))
-        here = self.decoding(unit.decode, whole).tpot_seconds
-        share = max(0.0, in_flight - whole)
+    def step(self, decode: Candidate, in_flight: float) -> float:
+        """Return the time per token with so many requests in flight on one decode group."""
+        # Between doublings it grows by nearly as much for each request.
+        least = 1 << max(0, math.floor(in_flight).bit_length() - 1)
+        here = self.decoding(decode, least).tpot_seconds
+        share = max(0.0, in_flight / least - 1)
         if share:
-            here += share * (self.decoding(unit.decode, whole + 1).tpot_seconds - here)
+            here += share * (self.decoding(decode, 2 * least).tpot_seconds - here)
         return here * DECODE_ALONE
 
     def _paced(self, unit: Unit, in_flight: float) -> float:
         """Return the requests a second of all decode groups with so many in flight on each."""
-        running = min(in_flight, self._room(unit.decode))
-        return unit.decode_groups * running / (self._step(unit, in_flight) * self._steps)
+        running = min(in_flight, self.room(unit.decode))
+        return unit.decode_groups * running / (self.step(unit.decode, in_flight) * self._steps)
 
     def _closed(self, unit: Unit, prompt: float, computed: float) -> tuple[float, float]:
         """Return the requests in flight on a decode group, and those served a second."""
@@ -224,21 +233,21 @@ class PairEstimator:
             return served < computed and unit.decode_groups * in_flight + served * before <= total
 
         in_flight = _largest(fits, max(1, total // unit.decode_groups))
-        answer = self._step(unit, in_flight) * self._steps
+        answer = self.step(unit.decode, in_flight) * self._steps
         return in_flight, min(total / (before + answer), computed, self._decoded_most(unit))
 
     def _kept(self, unit: Unit, served: float) -> float:
         """Return the requests that a rate keeps in flight on each decode group."""
-        return _largest(lambda number: self._paced(unit, number) < served, self._room(unit.decode))
+        return _largest(lambda number: self._paced(unit, number) < served, self.room(unit.decode))
 
-    def _room(self, decode: Candidate) -> int:
+    def room(self, decode: Candidate) -> int:
         """Return how many requests one decode group runs at once."""
         full = self._with(Phase.DECODE, 1).estimate(_one(decode))
         ranks = decode.layout.attention_data
         return max(1, math.floor(min(full.kv_requests, full.max_sequences) * ranks))
 
     def _decoded_most(self, unit: Unit) -> float:
-        return self._paced(unit, self._room(unit.decode))
+        return self._paced(unit, self.room(unit.decode))
 
     def _waited(self, served: float, stay: float, computed: float) -> float:
         """Return how long a prompt waits, by Little's law."""
@@ -250,8 +259,8 @@ class PairEstimator:
     def _performance(
         self, unit: Unit, in_flight: float, served: float, waited: float
     ) -> Performance:
-        prompts, step = self.prompts(unit.prefill), self._step(unit, in_flight)
-        decoding = self.decoding(unit.decode, max(1, round(in_flight)))
+        prompts, step = self.prompts(unit.prefill), self.step(unit.decode, in_flight)
+        decoding = self.decoding(unit.decode, 1 << (max(1, round(in_flight)).bit_length() - 1))
         tokens = served * self._load.output_tokens
         beside = (
             TimeShare(name="Queue", seconds=waited),
