@@ -51,6 +51,9 @@ _BUSY: Final = 0.9
 queue for long. Basis: assumed.
 """
 
+_COMPARED_AT: Final = 64
+"""Requests in flight on one group at which layouts are compared for one half. Basis: assumed."""
+
 _KEPT: Final = 5
 """Layouts of each half that are tried together, the best by themselves first. Basis: assumed."""
 
@@ -168,16 +171,21 @@ class _Search:
     @cached_property
     def _groups(self) -> list["_Group"]:
         """Return every layout in one instance that runs, has a place and can be run."""
-        deploy = self.considered.request.deploy
+        request = self.considered.request
+        deploy, load = request.deploy, request.workload
+        # Whatever the budget, so that more of it changes no order.
+        at = replace(load, concurrency=_COMPARED_AT, requests_per_second=None)
+        prices = self.considered.judge.prices.under(at)
         found: dict[object, _Group] = {}
         for verdict in self.considered.verdicts:
-            placed, estimate = verdict.candidate, verdict.estimate
+            placed = verdict.candidate
             one = replace(placed, layout=replace(placed.layout, replicas=1))
             key = one.layout, placed.pool.name
-            if estimate is None or key in found or not placed.placement.groups:
+            if key in found or not placed.placement.groups:
                 continue
             if verdict.codes <= _OF_A_LOAD and not (deploy and not_yet(one)):
-                found[key] = _Group(one=one, speed=estimate.performance, cost=self._cost(one))
+                speed = prices.estimate(one).performance
+                found[key] = _Group(one=one, speed=speed, cost=self._cost(one))
         return list(found.values())
 
     def _in_time(self, candidate: Candidate) -> int:

@@ -53,7 +53,7 @@ def said_of_pair(choice: PairChoice) -> Iterator[tuple[str, str]]:
     if choice.taken:
         gain = choice.best.gain
         why = said or [
-            "no whole plan meets the limits"
+            "no whole plan carries the load within the limits"
             if gain is None
             else f"{gain:.2f} times the tokens of the whole plan for the same cost"
         ]
