@@ -161,7 +161,7 @@ class _Search:
             phase: [
                 each.one
                 for each in sorted(
-                    (each for each in self._groups if each.one.layout.pipeline == 1),
+                    self._groups,
                     key=lambda each: (-each.worth(phase), each.one.layout, each.one.pool.name),
                 )[:_KEPT]
             ]
@@ -170,13 +170,22 @@ class _Search:
 
     @cached_property
     def _groups(self) -> list["_Group"]:
-        """Return every layout in one instance that runs, has a place and can be run."""
-        request = self.considered.request
-        deploy, load = request.deploy, request.workload
+        """Return every layout without stages that may be one half, priced."""
+        load = self.considered.request.workload
         # Whatever the budget, so that more of it changes no order.
         at = replace(load, concurrency=_COMPARED_AT, requests_per_second=None)
         prices = self.considered.judge.prices.under(at)
-        found: dict[object, _Group] = {}
+        return [
+            _Group(one=one, speed=prices.estimate(one).performance, cost=self._cost(one))
+            for one in self._candidates
+            if one.layout.pipeline == 1
+        ]
+
+    @cached_property
+    def _candidates(self) -> list[Candidate]:
+        """Return every layout in one instance that runs, has a place and can be run."""
+        deploy = self.considered.request.deploy
+        found: dict[object, Candidate] = {}
         for verdict in self.considered.verdicts:
             placed = verdict.candidate
             one = replace(placed, layout=replace(placed.layout, replicas=1))
@@ -184,8 +193,7 @@ class _Search:
             if key in found or not placed.placement.groups:
                 continue
             if verdict.codes <= _OF_A_LOAD and not (deploy and not_yet(one)):
-                speed = prices.estimate(one).performance
-                found[key] = _Group(one=one, speed=speed, cost=self._cost(one))
+                found[key] = one
         return list(found.values())
 
     def _in_time(self, candidate: Candidate) -> int:
@@ -463,7 +471,7 @@ class _Search:
 
     def _without_halves(self) -> tuple[PairCode, float]:
         """Return why no group of one kind runs: it needs stages, or there is no room at all."""
-        stages = [each.one.layout.pipeline for each in self._groups]
+        stages = [each.layout.pipeline for each in self._candidates]
         if stages:
             return PairCode.PAIR_NEEDS_PIPELINE, float(min(stages))
         return PairCode.PAIR_NEEDS_TWO_GROUPS, 0.0
