@@ -17,7 +17,14 @@ from shardwright.hardware.capabilities import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
 from shardwright.layouts.layout import AdapterSlots, Drafter, DraftMethod, SearchSpace
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
+from shardwright.planning.request import (
+    Objective,
+    OptimizeFor,
+    PairMode,
+    PairWish,
+    Request,
+    Statistic,
+)
 
 DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
@@ -68,6 +75,18 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
         deploy=spec.mode == "Deploy",
+        pair=_pair(spec),
+    )
+
+
+def _pair(spec: Spec) -> PairWish | None:
+    wish = spec.disaggregation
+    if wish is None or wish.mode == "Off":
+        return None
+    return PairWish(
+        mode=PairMode(wish.mode),
+        prefill_groups=wish.prefill_groups,
+        decode_groups=wish.decode_groups,
     )
 
 

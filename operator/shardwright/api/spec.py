@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from shardwright.api.disaggregation import Disaggregation
 from shardwright.api.parts import (
     IMAGE,
     LABEL_KEY,
@@ -248,6 +249,22 @@ def may_be_set(variable: EnvironmentVariable) -> bool:
 def routed_is_vllm(spec: "Spec") -> bool:
     """Return whether a router is asked only for the engine whose requests it reads."""
     return spec.routing is None or spec.routing.mode != "Router" or spec.engine.name == "vLLM"
+
+
+def is_paired(spec: "Spec") -> bool:
+    """Return whether prompts and answers may be put apart."""
+    return spec.disaggregation is not None and spec.disaggregation.mode != "Off"
+
+
+def a_pair_has_a_router(spec: "Spec") -> bool:
+    """Return whether prompts and answers are put apart only behind a router, which joins them."""
+    return not is_paired(spec) or (spec.routing is not None and spec.routing.mode == "Router")
+
+
+def a_pair_has_no_stages(spec: "Spec") -> bool:
+    """Return whether no pipeline is pinned where prompts and answers may be put apart."""
+    pins = spec.parallelism
+    return not is_paired(spec) or pins is None or max(pins.pipeline or 1, len(pins.partition)) == 1
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:
@@ -788,6 +805,11 @@ class Spec(Part):
     routing: Routing | None = Field(
         default=None,
         description="Who brings requests to the groups. Default: a Service, at random.",
+    )
+    disaggregation: Disaggregation | None = Field(
+        default=None,
+        description="Prompts and answers on groups of their own, in units of some of both; "
+        "replicas are then units. Default: each group does both. For vLLM.",
     )
     restart: Restart = Field(
         default_factory=partial(unsaid, Restart),
