@@ -7,7 +7,7 @@ from typing import Final
 
 from shardwright.api.parts import unsaid
 from shardwright.api.pod_spec import Network, Pod, Resources
-from shardwright.api.spec import Budget, Engine, Model, Parallelism, Spec, Speculation
+from shardwright.api.spec import Budget, Engine, Model, Parallelism, Spec, Speculation, is_half
 from shardwright.api.weights_source import BUCKETS, CLAIM, IMAGE_VOLUME, scheme_of
 from shardwright.costs.host import Storage
 from shardwright.costs.workload import KvOffload, Workload
@@ -105,14 +105,16 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
     choices = _choices(speculation, drafter) if speculation else ()
     return Workload(
         input_tokens=load.input_tokens,
-        output_tokens=load.output_tokens,
+        # The first token is made with the prompt; the other half makes the rest.
+        output_tokens=1 if spec.phase == "Prefill" else load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
         max_model_len=engine.max_model_len or needed,
         open_model_len=None if engine.max_model_len else max(longest, needed),
         kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
-        prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
-        follows_prefixes=spec.routing is not None and spec.routing.mode != "Service",
+        prefix_cache_hit_rate=_hit_rate(spec),
+        follows_prefixes=is_half(spec)
+        or (spec.routing is not None and spec.routing.mode != "Service"),
         expert_imbalance=None
         if load.expert_imbalance_percent is None
         else load.expert_imbalance_percent / 100,
@@ -122,6 +124,13 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_choices=choices if len(choices) > 1 else (),
         kv_offload=_kv_offload(engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)),
     )
+
+
+def _hit_rate(spec: Spec) -> float:
+    load = spec.workload
+    # All but the last token of a prompt is fetched: what it takes is as if its prefix was there.
+    fetched = (load.input_tokens - 1) / load.input_tokens
+    return fetched if spec.phase == "Decode" else load.prefix_cache_hit_percent / 100
 
 
 def _own_context(model: ModelSpec) -> int:
@@ -171,11 +180,13 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> Non
 
 
 def _objective(spec: Spec) -> Objective:
+    limits = spec.objective
     return Objective(
-        optimize_for=OptimizeFor(spec.objective.optimize_for),
-        ttft_seconds=_seconds(spec.objective.ttft_milliseconds),
-        tpot_seconds=_seconds(spec.objective.tpot_milliseconds),
-        statistic=Statistic(spec.objective.statistic),
+        optimize_for=OptimizeFor(limits.optimize_for),
+        # Each half is held to the limit of what it does.
+        ttft_seconds=None if spec.phase == "Decode" else _seconds(limits.ttft_milliseconds),
+        tpot_seconds=None if spec.phase == "Prefill" else _seconds(limits.tpot_milliseconds),
+        statistic=Statistic(limits.statistic),
     )
 
 
@@ -209,7 +220,7 @@ def _space(spec: Spec, *, stated: bool) -> SearchSpace:
         replicas=(None if spec.scaling else spec.replicas) or (1 if stated else None),
         fill=budget.fill,
         tensor=pins.tensor,
-        pipeline=len(pins.partition) or pins.pipeline,
+        pipeline=1 if is_half(spec) else len(pins.partition) or pins.pipeline,
         expert=pins.expert,
         attention_data=pins.data_parallel_attention,
         context=pins.context,

@@ -250,6 +250,39 @@ def routed_is_vllm(spec: "Spec") -> bool:
     return spec.routing is None or spec.routing.mode != "Router" or spec.engine.name == "vLLM"
 
 
+def is_half(spec: "Spec") -> bool:
+    """Return whether groups do a part of each request only."""
+    return spec.phase not in (None, "Whole")
+
+
+def half_is_of_vllm(spec: "Spec") -> bool:
+    """Return whether a half of a pair is asked only of the engine that gives K/V away."""
+    return not is_half(spec) or spec.engine.name == "vLLM"
+
+
+def half_has_plain_kv(spec: "Spec") -> bool:
+    """Return whether a half has nothing whose K/V the other half would not find."""
+    beside = (spec.engine.speculation, spec.engine.kv_offload, spec.model.adapters or None)
+    return not is_half(spec) or beside == (None, None, None)
+
+
+def half_is_not_scaled(spec: "Spec") -> bool:
+    """Return whether no autoscaler moves one half alone."""
+    return not is_half(spec) or spec.scaling is None
+
+
+def half_is_one_stage(spec: "Spec") -> bool:
+    """Return whether a half is asked for no pipeline."""
+    stages = spec.parallelism and spec.parallelism.pipeline
+    return not is_half(spec) or stages in (None, 1)
+
+
+def half_is_routed_where_it_answers(spec: "Spec") -> bool:
+    """Return whether of two halves only the one that answers has a routing, by a router."""
+    mode = spec.routing.mode if spec.routing else "Service"
+    return not is_half(spec) or mode == "Service" or (spec.phase, mode) == ("Decode", "Router")
+
+
 def ray_is_for_vllm(engine: Engine) -> bool:
     """Return whether Ray is asked only of an engine that it is rendered for."""
     return engine.executor != "Ray" or ENGINES[engine.name].over_ray
@@ -798,6 +831,13 @@ class Spec(Part):
     )
     rollout: Rollout = Field(
         default_factory=partial(unsaid, Rollout), description="How groups are restarted on purpose."
+    )
+    phase: Literal["Whole", "Prefill", "Decode"] | None = Field(
+        default=None,
+        description="What the groups do of each request. Whole: all of it. Prefill and Decode: the "
+        "halves of a pair, two models of one name that end in -prefill and -decode: the one "
+        "computes prompts, the other fetches their K/V and answers, and whole requests where it "
+        "is alone; it has the routing. For vLLM. Default: Whole.",
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from shardwright.layouts.layout import DraftMethod
@@ -14,6 +15,13 @@ NO_HOST: Final = "none.invalid"
 """A host that nobody can have (RFC 2606): engines take an empty list for all hosts. Source: vLLM
 0.32 and 0.33, ``multimodal/media/connector.py``; SGLang 0.5.23, ``srt/utils/common.py``.
 """
+
+
+class Phase(StrEnum):
+    """What a half of a pair does of each request, by its word in a resource."""
+
+    PREFILL = "Prefill"
+    DECODE = "Decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,8 @@ class Serving:
     ``guarded``:
     the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too much is
     refused, and does not wait; ``by_priority``: what waits is served by the priority that clients
-    say. ``gives_tokens``: a router asks for the tokens of prompts.
+    say. ``gives_tokens``: a router asks for the tokens of prompts. ``phase`` is what it does of
+    each request (None: all of it).
     """
 
     model: str
@@ -68,6 +77,7 @@ class Serving:
     refuses: bool = False
     by_priority: bool = False
     gives_tokens: bool = False
+    phase: Phase | None = None
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

@@ -94,7 +94,8 @@ def route_of(
     live = observed.objects.get((DEPLOYMENT, names.router(stated.base)))
     if live is None:
         return Route(unmet=_down(stated, stated.router, live))
-    leading, again = _leading(live, since, now, led=leads(observed, stated.base))
+    led = to_router(observed, stated.owner.uid) is not None
+    leading, again = _leading(live, since, now, led=led)
     unmet = _STARTING if is_up(live) else _down(stated, stated.router, live)
     return Route(unmet=None if leading else unmet, again_seconds=again)
 
@@ -137,10 +138,11 @@ def _leading(
     return (up, None) if up == led or left <= 0 else (led, left)
 
 
-def leads(observed: Observed, base: str) -> bool:
-    """Return whether the clients' Service leads to a router now."""
-    service = observed.objects.get((SERVICE, names.client_service(base)))
-    return service is not None and ROUTER in (service["spec"].get("selector") or {})
+def to_router(observed: Observed, owner_uid: str) -> KubernetesObject | None:
+    """Return the Service of an owner that leads to a router now, None without one."""
+    services = (live for (kind, _), live in observed.objects.items() if kind == SERVICE)
+    led = (one for one in services if ROUTER in (one["spec"].get("selector") or {}))
+    return next((one for one in led if controller_uid(one) == owner_uid), None)
 
 
 def taken(stated: Deployment, route: Route | None) -> Deployment:
@@ -163,8 +165,8 @@ def fallen_back(
     is gone; it is led back once that is known.
     """
     base = names.base_name(owner.name)
-    service = observed.objects.get((SERVICE, names.client_service(base)))
-    if service is None or not leads(observed, base):
+    service = to_router(observed, owner.uid)
+    if service is None:
         return None
     live = observed.objects.get((DEPLOYMENT, names.router(base)))
     if live is not None and _leading(live, since, now, led=True)[0]:

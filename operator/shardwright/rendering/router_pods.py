@@ -4,12 +4,13 @@ Source of the router's arguments: vllm-router 0.1.17 (docs/howto/routing.md).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any, Final
 
+from shardwright.engines.launch import Phase
 from shardwright.planning.report import Plan
-from shardwright.rendering import names
+from shardwright.rendering import names, pairs
 from shardwright.rendering.bundle import KubernetesObject, digest
 from shardwright.rendering.deployment import Deployment, RouterOptions
 from shardwright.rendering.labels import MANAGED_BY, leader_selector, owned_metadata
@@ -43,6 +44,9 @@ HEALTH_FAILURES: Final = 2
 """After ten seconds without an answer a group gets no requests. Basis: chosen: its default is a
 minute each, and a watch that broke comes back after one.
 """
+
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+"""Where the router of a pair looks for the key of the engines. Source: vllm-router 0.1.17."""
 
 _PROGRAM: Final = ("python", f"{SCRIPTS_DIR}/router.py")
 
@@ -94,7 +98,13 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
             },
             "selector": {"matchLabels": selector},
             "template": {
-                "metadata": {"labels": {**_labels(deployment), **selector}},
+                "metadata": {
+                    "labels": {
+                        **_labels(deployment),
+                        **selector,
+                        **pairs.member_labels(deployment.half),
+                    }
+                },
                 "spec": _pod(plan, deployment, options),
             },
         },
@@ -144,7 +154,7 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
         # Without a group that it knows the Service leads past it. Its addresses want the key, which
         # no probe has.
         "readinessProbe": {
-            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT)]},
+            "exec": {"command": [*_PROGRAM, *_asks_if_ready(deployment)]},
             "periodSeconds": 5,
             "timeoutSeconds": 3,
         },
@@ -156,13 +166,11 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
 
 def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
     """Yield the router's arguments; every number is the plan's, or chosen above."""
-    leaders = leader_selector(deployment.base)
     yield from ("--host", "0.0.0.0", "--port", str(HTTP_PORT))  # noqa: S104 - in a pod
     yield from ("--prometheus-host", "0.0.0.0", "--prometheus-port", str(METRICS_PORT))  # noqa: S104
     yield from ("--service-discovery", "--service-discovery-port", str(HTTP_PORT))
     yield from ("--service-discovery-namespace", deployment.owner.namespace)
-    yield from ("--selector", *(f"{name}={value}" for name, value in leaders.items()))
-    yield from ("--policy", "cache_aware")
+    yield from _workers(deployment)
     yield from ("--balance-abs-threshold", str(balance_threshold(plan)))
     yield from ("--balance-rel-threshold", BALANCE_RATIO)
     yield from ("--retry-max-retries", str(TRIES))
@@ -170,11 +178,41 @@ def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
     yield from ("--health-failure-threshold", str(HEALTH_FAILURES))
 
 
+def _workers(deployment: Deployment) -> Iterator[str]:
+    half = deployment.half
+    if half is None:
+        yield from _selected("--selector", leader_selector(deployment.base))
+        yield from ("--policy", "cache_aware")
+        return
+    yield "--vllm-pd-disaggregation"
+    for phase in Phase:
+        told = f"--{phase.lower()}-selector"
+        yield from _selected(told, pairs.leaders_of(deployment, half, phase))
+    # Of a pair it asks for the tokens of prompts without a key, and engines with one refuse.
+    follows = deployment.serving.api_key is None
+    yield from ("--prefill-policy", "cache_aware" if follows else "consistent_hash")
+    yield from ("--decode-policy", "power_of_two")
+
+
+def _selected(option: str, labels: Mapping[str, str]) -> Iterator[str]:
+    yield from (option, *(f"{name}={value}" for name, value in labels.items()))
+
+
+def _asks_if_ready(deployment: Deployment) -> tuple[str, ...]:
+    # Of a pair it counts nobody in its metrics, and says itself whether it has both halves.
+    paired = deployment.half is not None
+    return ("paired", str(HTTP_PORT)) if paired else ("ready", str(METRICS_PORT))
+
+
 def _environment(deployment: Deployment) -> Iterator[dict[str, Any]]:
     if deployment.serving.api_key:
         where = f"{names.leaders_service(deployment.base)}.{deployment.owner.namespace}.svc"
         url = f"http://{where}.{deployment.cluster.cluster_domain}:{HTTP_PORT}/v1/models"
         yield {"name": "VALIDATE_AT", "value": url}
+    if deployment.half and (key := deployment.serving.api_key):
+        # Of a pair it sends engines this key in place of the caller's.
+        secret = {"secretKeyRef": {"name": key.name, "key": key.key}}
+        yield {"name": KEY_VARIABLE, "valueFrom": secret}
 
 
 def leaders_service(deployment: Deployment) -> KubernetesObject:

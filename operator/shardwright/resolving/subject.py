@@ -20,7 +20,7 @@ from shardwright.api.pod_spec import Pod
 from shardwright.api.resource import Metadata, ShardedModel, read_stored
 from shardwright.api.scaling import ServingRules
 from shardwright.api.settings import Settings, with_defaults
-from shardwright.api.spec import Spec
+from shardwright.api.spec import Spec, is_half
 from shardwright.api.weights_source import HUB, HUB_KEY, Weights, commit_of, hub_token, scheme_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
@@ -125,6 +125,8 @@ def _without_said_defaults(spec: Spec) -> Spec:
     """Return a spec without what it says of weights and serving that holds if left out, too."""
     if spec.serving == unsaid(ServingRules):
         spec = spec.model_copy(update={"serving": None})
+    if not is_half(spec):
+        spec = spec.model_copy(update={"phase": None})
     weights = spec.model.weights
     if weights is None:
         return spec
