@@ -10,14 +10,21 @@ from shardwright.api.pod_spec import Network, Pod, Resources
 from shardwright.api.spec import Budget, Engine, Model, Parallelism, Spec, Speculation, is_half
 from shardwright.api.weights_source import BUCKETS, CLAIM, IMAGE_VOLUME, scheme_of
 from shardwright.costs.host import Storage
-from shardwright.costs.workload import KvOffload, Workload
+from shardwright.costs.workload import KvOffload, Phase, Workload
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
 from shardwright.layouts.layout import AdapterSlots, Drafter, DraftMethod, SearchSpace
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
+from shardwright.planning.request import (
+    Objective,
+    OptimizeFor,
+    PairMode,
+    PairWish,
+    Request,
+    Statistic,
+)
 
 DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
@@ -61,13 +68,25 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         InputError: requests are longer than the context of the model, or of its draft model.
     """
     return Request(
-        workload=_workload(spec, model, drafter),
+        workload=_workload(spec, model, drafter).of_phase(Phase(spec.phase or Phase.WHOLE)),
         objective=_objective(spec),
         space=_space(spec, stated=model.stated),
         storage=_storage(spec),
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
         deploy=spec.mode == "Deploy",
+        pair=_pair(spec),
+    )
+
+
+def _pair(spec: Spec) -> PairWish | None:
+    wish = spec.disaggregation
+    if wish is None or wish.mode == "Off":
+        return None
+    return PairWish(
+        mode=PairMode(wish.mode),
+        prefill_groups=wish.prefill_groups,
+        decode_groups=wish.decode_groups,
     )
 
 
@@ -105,14 +124,13 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
     choices = _choices(speculation, drafter) if speculation else ()
     return Workload(
         input_tokens=load.input_tokens,
-        # The first token is made with the prompt; the other half makes the rest.
-        output_tokens=1 if spec.phase == "Prefill" else load.output_tokens,
+        output_tokens=load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
         max_model_len=engine.max_model_len or needed,
         open_model_len=None if engine.max_model_len else max(longest, needed),
         kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
-        prefix_cache_hit_rate=_hit_rate(spec),
+        prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
         follows_prefixes=is_half(spec)
         or (spec.routing is not None and spec.routing.mode != "Service"),
         expert_imbalance=None
@@ -124,13 +142,6 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_choices=choices if len(choices) > 1 else (),
         kv_offload=_kv_offload(engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)),
     )
-
-
-def _hit_rate(spec: Spec) -> float:
-    load = spec.workload
-    # All but the last token of a prompt is fetched: what it takes is as if its prefix was there.
-    fetched = (load.input_tokens - 1) / load.input_tokens
-    return fetched if spec.phase == "Decode" else load.prefix_cache_hit_percent / 100
 
 
 def _own_context(model: ModelSpec) -> int:

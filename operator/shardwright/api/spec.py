@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from shardwright.api.disaggregation import Disaggregation
 from shardwright.api.parts import (
     IMAGE,
     LABEL_KEY,
@@ -255,20 +256,15 @@ def is_half(spec: "Spec") -> bool:
     return spec.phase not in (None, "Whole")
 
 
-def half_is_of_vllm(spec: "Spec") -> bool:
-    """Return whether a half of a pair is asked only of the engine that gives K/V away."""
-    return not is_half(spec) or spec.engine.name == "vLLM"
-
-
 def half_has_plain_kv(spec: "Spec") -> bool:
     """Return whether a half has nothing whose K/V the other half would not find."""
     beside = (spec.engine.speculation, spec.engine.kv_offload, spec.model.adapters or None)
     return not is_half(spec) or beside == (None, None, None)
 
 
-def half_is_not_scaled(spec: "Spec") -> bool:
-    """Return whether no autoscaler moves one half alone."""
-    return not is_half(spec) or spec.scaling is None
+def half_is_by_itself(spec: "Spec") -> bool:
+    """Return whether no autoscaler moves one half alone, and none is made of a half."""
+    return not is_half(spec) or (spec.scaling, spec.disaggregation) == (None, None)
 
 
 def half_is_one_stage(spec: "Spec") -> bool:
@@ -281,6 +277,22 @@ def half_is_routed_where_it_answers(spec: "Spec") -> bool:
     """Return whether of two halves only the one that answers has a routing, by a router."""
     mode = spec.routing.mode if spec.routing else "Service"
     return not is_half(spec) or mode == "Service" or (spec.phase, mode) == ("Decode", "Router")
+
+
+def is_paired(spec: "Spec") -> bool:
+    """Return whether prompts and answers may be put apart."""
+    return spec.disaggregation is not None and spec.disaggregation.mode != "Off"
+
+
+def a_pair_has_a_router(spec: "Spec") -> bool:
+    """Return whether prompts and answers are put apart only behind a router, which joins them."""
+    return not is_paired(spec) or (spec.routing is not None and spec.routing.mode == "Router")
+
+
+def a_pair_has_no_stages(spec: "Spec") -> bool:
+    """Return whether no pipeline is pinned where prompts and answers may be put apart."""
+    pins = spec.parallelism
+    return not is_paired(spec) or pins is None or max(pins.pipeline or 1, len(pins.partition)) == 1
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:
@@ -821,6 +833,11 @@ class Spec(Part):
     routing: Routing | None = Field(
         default=None,
         description="Who brings requests to the groups. Default: a Service, at random.",
+    )
+    disaggregation: Disaggregation | None = Field(
+        default=None,
+        description="Prompts and answers on groups of their own, in units of some of both; "
+        "replicas are then units. Default: each group does both. For vLLM.",
     )
     restart: Restart = Field(
         default_factory=partial(unsaid, Restart),

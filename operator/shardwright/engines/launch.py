@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
+from shardwright.costs.workload import Phase
 from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 
@@ -15,13 +15,6 @@ NO_HOST: Final = "none.invalid"
 """A host that nobody can have (RFC 2606): engines take an empty list for all hosts. Source: vLLM
 0.32 and 0.33, ``multimodal/media/connector.py``; SGLang 0.5.23, ``srt/utils/common.py``.
 """
-
-
-class Phase(StrEnum):
-    """What a half of a pair does of each request, by its word in a resource."""
-
-    PREFILL = "Prefill"
-    DECODE = "Decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

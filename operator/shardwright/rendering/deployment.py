@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from shardwright.engines.launch import DEFAULT_ADAPTER_RANK, Phase
+from shardwright.costs.workload import Phase
+from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.provisioning import Sought
 from shardwright.hardware.suitability import whole_resource
 from shardwright.layouts.layout import DraftMethod

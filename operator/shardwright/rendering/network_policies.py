@@ -7,7 +7,7 @@ the pods, so probes need no way in.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from shardwright.engines.launch import Phase
+from shardwright.costs.workload import Phase
 from shardwright.rendering import pairs
 from shardwright.rendering.deployment import Deployment, Half, NetworkRules
 from shardwright.rendering.labels import model_selector

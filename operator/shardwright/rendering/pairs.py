@@ -5,7 +5,7 @@ alike for the K/V of the one to be read by the other.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.engines.launch import Phase
+from shardwright.costs.workload import Phase
 from shardwright.engines.vllm.arguments import LEASE_SECONDS, TRANSFER_PORT
 from shardwright.rendering import volumes
 from shardwright.rendering.bundle import digest

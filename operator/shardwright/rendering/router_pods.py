@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any, Final
 
-from shardwright.engines.launch import Phase
+from shardwright.costs.workload import Phase
 from shardwright.planning.report import Plan
 from shardwright.rendering import names, pairs
 from shardwright.rendering.bundle import KubernetesObject, digest
@@ -185,7 +185,7 @@ def _workers(deployment: Deployment) -> Iterator[str]:
         yield from ("--policy", "cache_aware")
         return
     yield "--vllm-pd-disaggregation"
-    for phase in Phase:
+    for phase in (Phase.PREFILL, Phase.DECODE):
         told = f"--{phase.lower()}-selector"
         yield from _selected(told, pairs.leaders_of(deployment, half, phase))
     # Of a pair it asks for the tokens of prompts without a key, and engines with one refuse.

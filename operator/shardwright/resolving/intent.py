@@ -29,7 +29,8 @@ from shardwright.api.weights_source import (
     place_of,
     scheme_of,
 )
-from shardwright.engines.launch import DEFAULT_ADAPTER_RANK, Phase
+from shardwright.costs.workload import Phase
+from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import plugins_in
 from shardwright.errors import InputError, Problem

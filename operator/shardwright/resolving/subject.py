@@ -20,7 +20,7 @@ from shardwright.api.pod_spec import Pod
 from shardwright.api.resource import Metadata, ShardedModel, read_stored
 from shardwright.api.scaling import ServingRules
 from shardwright.api.settings import Settings, with_defaults
-from shardwright.api.spec import Spec, is_half
+from shardwright.api.spec import Spec, is_half, is_paired
 from shardwright.api.weights_source import HUB, HUB_KEY, Weights, commit_of, hub_token, scheme_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
@@ -56,7 +56,15 @@ NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "re
 counts.
 """
 
-ONLY_PLANNED_WITH: Final = ("workload", "replicas", "scaling", "objective", "budget", "parallelism")
+ONLY_PLANNED_WITH: Final = (
+    "workload",
+    "replicas",
+    "scaling",
+    "objective",
+    "budget",
+    "parallelism",
+    "disaggregation",
+)
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,
@@ -127,6 +135,8 @@ def _without_said_defaults(spec: Spec) -> Spec:
         spec = spec.model_copy(update={"serving": None})
     if not is_half(spec):
         spec = spec.model_copy(update={"phase": None})
+    if not is_paired(spec):
+        spec = spec.model_copy(update={"disaggregation": None})
     weights = spec.model.weights
     if weights is None:
         return spec

@@ -145,6 +145,13 @@ def _picked(before: Manifest, after: Manifest) -> Pair:
     return _under("routing", *(pool | {"endpointPicker": one} for one in (before, after)))
 
 
+def _apart(before: Manifest, after: Manifest) -> Pair:
+    return tuple(  # type: ignore[return-value]
+        {"routing": {"mode": "Router"}, "disaggregation": {"mode": "Auto"} | one}
+        for one in (before, after)
+    )
+
+
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
     "model.unproven.weightBytes": _unproven({"weightBytes": 17 * 10**9}),
@@ -334,6 +341,13 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "routing.serviceAccountName": _routed({}, {"serviceAccountName": "a"}),
     "routing.endpointPicker.name": _picked({"name": "a"}, {"name": "b"}),
     "routing.endpointPicker.port": _picked({"name": "a"}, {"name": "a", "port": 9003}),
+    "disaggregation.mode": _apart({"mode": "Off"}, {"mode": "Auto"}),
+    "disaggregation.prefillGroups": _apart(
+        {"prefillGroups": 1, "decodeGroups": 2}, {"prefillGroups": 2, "decodeGroups": 2}
+    ),
+    "disaggregation.decodeGroups": _apart(
+        {"prefillGroups": 1, "decodeGroups": 2}, {"prefillGroups": 1, "decodeGroups": 1}
+    ),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from shardwright.engines.launch import Phase, Serving, attention_replicas_per_pod
+from shardwright.costs.workload import Phase
+from shardwright.engines.launch import Serving, attention_replicas_per_pod
 from shardwright.engines.options import argument_list
 from shardwright.engines.policy import canonical, option_table
 from shardwright.engines.vllm.policy import RULES
