@@ -13,8 +13,9 @@ from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import DEPLOYMENT, SERVICE, Observed, controller_uid
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
-from shardwright.rendering.deployment import Deployment, Owner, RouterOptions
+from shardwright.rendering.deployment import Deployment, Half, Owner, RouterOptions
 from shardwright.rendering.labels import leader_selector
+from shardwright.rendering.pairs import REVISION, ROLE, member_labels
 from shardwright.rendering.router_pods import ROUTER
 
 FALLBACK_SECONDS: Final = 15
@@ -109,6 +110,8 @@ def _missing(stated: Deployment, observed: Observed) -> Problem | None:
 
 
 def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | None) -> Problem:
+    if stated.half and not _not_made(live or {}):
+        return _apart(stated, stated.half)
     return Problem(
         code="RouterDown",
         what="no pod of the router is ready",
@@ -117,6 +120,18 @@ def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | No
         f"{stated.owner.namespace} get pods -l {ROUTER}={stated.base}. Their service account "
         f"{router.account} must be there, and bound to the ClusterRole of the chart for routers, "
         "to see the groups (docs/howto/routing.md)",
+    )
+
+
+def _apart(stated: Deployment, half: Half) -> Problem:
+    found = ",".join(f"{key}={value}" for key, value in member_labels(half).items())
+    return Problem(
+        code="PairBroken",
+        what="no pod of the router knows a group of each half",
+        remedy="the Service leads to the groups that answer, which compute prompts themselves. "
+        "Each half must have a Ready group, both with one value of the label "
+        f"{REVISION}: kubectl -n {stated.owner.namespace} get pods -l {found} -L {ROLE},{REVISION}"
+        " (docs/howto/pairs.md)",
     )
 
 

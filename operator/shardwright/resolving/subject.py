@@ -30,7 +30,7 @@ from shardwright.hardware.volume_claims import VolumeClaim
 from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import Gating, gate_of
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.request import Request
+from shardwright.planning.request import PairWish, Request
 from shardwright.rendering import pod_resources, volumes
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fetch_job import Fetcher
@@ -328,6 +328,17 @@ def _misses_commit(spec: Spec, question: Question) -> bool:
     return question.settings.policy.require_revision == "Warn" and lacks_revision(spec)
 
 
+def _not_made(wish: PairWish) -> Problem:
+    return Problem(
+        code="PairNotMade",
+        path="spec.disaggregation.mode",
+        what=f"mode {wish.mode}",
+        limit="is planned, but the operator does not make the halves of a pair by itself",
+        remedy="apply the two models of its halves instead (docs/howto/pairs.md), set it to Off, "
+        "or see its plan with spec.mode PlanOnly",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
     """The part of administrator and cluster for all resources: models by id beside the built-in
@@ -361,6 +372,8 @@ def resolve_stored(
             fetcher=administration.fetcher,
             lacking=administration.lacking,
         )
-        return resolve(question)
+        subject = resolve(question)
+        wish = subject.request.pair
+        return (_not_made(wish),) if wish and not subject.intent.plan_only else subject
     except InputError as error:
         return error.problems
