@@ -13,9 +13,9 @@ from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import DEPLOYMENT, SERVICE, Observed, controller_uid
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
-from shardwright.rendering.deployment import Deployment, Half, Owner, RouterOptions
+from shardwright.rendering.deployment import Deployment, Owner, PairMember, RouterOptions
+from shardwright.rendering.halves import REVISION, ROLE, member_labels
 from shardwright.rendering.labels import leader_selector
-from shardwright.rendering.pairs import REVISION, ROLE, member_labels
 from shardwright.rendering.router_pods import ROUTER
 
 FALLBACK_SECONDS: Final = 15
@@ -123,7 +123,7 @@ def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | No
     )
 
 
-def _apart(stated: Deployment, half: Half) -> Problem:
+def _apart(stated: Deployment, half: PairMember) -> Problem:
     found = ",".join(f"{key}={value}" for key, value in member_labels(half).items())
     return Problem(
         code="PairBroken",

@@ -331,7 +331,7 @@ class RouterOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
+class PairMember:
     """A half of a pair: what it does of each request, and the base name of the pair."""
 
     phase: Phase
@@ -393,7 +393,7 @@ class Deployment:
     autoscaling: Autoscaling | None = None  # None: no autoscaler is told of the model
     router: RouterOptions | None = None
     picker: tuple[str, int] | None = None  # Service and port that pick pods of an InferencePool
-    half: Half | None = None  # None: its groups answer whole requests
+    half: PairMember | None = None  # None: its groups answer whole requests
 
     def on(self, resource: str) -> "Deployment":
         """Return the deployment with the image for the GPUs that pods request."""

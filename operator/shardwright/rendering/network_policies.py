@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.costs.workload import Phase
-from shardwright.rendering import pairs
-from shardwright.rendering.deployment import Deployment, Half, NetworkRules
+from shardwright.rendering import halves
+from shardwright.rendering.deployment import Deployment, NetworkRules, PairMember
 from shardwright.rendering.labels import model_selector
 from shardwright.rendering.router_pods import METRICS_PORT, router_selector
 from shardwright.rendering.scripts import HTTP_PORT
@@ -45,9 +45,9 @@ def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     }
 
 
-def _paired(half: Half | None) -> list[dict[str, Any]]:
+def _paired(half: PairMember | None) -> list[dict[str, Any]]:
     # K/V takes any free port, and the router of a pair is one of its members.
-    return [_pods(pairs.member_labels(half))[1]] if half else []
+    return [_pods(halves.member_labels(half))[1]] if half else []
 
 
 def _serving(deployment: Deployment, rules: NetworkRules) -> Iterator[dict[str, Any]]:

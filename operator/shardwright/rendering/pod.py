@@ -19,9 +19,9 @@ from shardwright.planning import drain
 from shardwright.planning.report import Plan
 from shardwright.rendering import (
     group_token,
+    halves,
     names,
     network,
-    pairs,
     pod_resources,
     ray,
     ssh,
@@ -91,7 +91,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
             start_seconds=start_budget(plan, deployment).load_seconds
             + pod_resources.LAST_WORDS_SECONDS,
             drain_seconds=_drain_seconds(plan, deployment),
-            lease_seconds=pairs.lease_seconds(deployment),
+            lease_seconds=halves.lease_seconds(deployment),
         ),
         tokens=TokenWatch(
             silence_seconds=deployment.serving.silence_seconds,
@@ -162,7 +162,7 @@ def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
         **guard_label(guards_for(deployment)),
-        **pairs.labels_of(deployment),
+        **halves.labels_of(deployment),
     }
     annotations = {
         **dict(deployment.pods.marks.annotations),
@@ -183,7 +183,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": pod_resources.grace_seconds(
-            _drain_seconds(plan, deployment) + pairs.lease_seconds(deployment)
+            _drain_seconds(plan, deployment) + halves.lease_seconds(deployment)
         ),
         "tolerations": _tolerations(plan, deployment),
         "containers": [_container(plan, deployment)],
@@ -304,7 +304,7 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(engine.address_variable, "status.podIP"),
         *_group_environment(plan),
-        *pairs.environment(deployment),
+        *halves.environment(deployment),
         *(
             {"name": name, "value": value}
             for name, value in _fixed_environment(plan, deployment).items()
@@ -416,7 +416,7 @@ def _field(name: str, path: str) -> dict[str, Any]:
 
 
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    named = {"http": HTTP_PORT, **pairs.ports(deployment)}
+    named = {"http": HTTP_PORT, **halves.ports(deployment)}
     if plan.nodes_per_replica > 1:
         named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
     return [

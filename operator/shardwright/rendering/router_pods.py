@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shardwright.costs.workload import Phase
 from shardwright.planning.report import Plan
-from shardwright.rendering import names, pairs
+from shardwright.rendering import halves, names
 from shardwright.rendering.bundle import KubernetesObject, digest
 from shardwright.rendering.deployment import Deployment, RouterOptions
 from shardwright.rendering.labels import MANAGED_BY, leader_selector, owned_metadata
@@ -102,7 +102,7 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
                     "labels": {
                         **_labels(deployment),
                         **selector,
-                        **pairs.member_labels(deployment.half),
+                        **halves.member_labels(deployment.half),
                     }
                 },
                 "spec": _pod(plan, deployment, options),
@@ -187,7 +187,7 @@ def _workers(deployment: Deployment) -> Iterator[str]:
     yield "--vllm-pd-disaggregation"
     for phase in (Phase.PREFILL, Phase.DECODE):
         told = f"--{phase.lower()}-selector"
-        yield from _selected(told, pairs.leaders_of(deployment, half, phase))
+        yield from _selected(told, halves.leaders_of(deployment, half, phase))
     # Of a pair it asks for the tokens of prompts without a key, and engines with one refuse.
     follows = deployment.serving.api_key is None
     yield from ("--prefill-policy", "cache_aware" if follows else "consistent_hash")

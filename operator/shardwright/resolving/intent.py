@@ -47,7 +47,6 @@ from shardwright.rendering.deployment import (
     ConfigMapKey,
     Deployment,
     DraftingOptions,
-    Half,
     HubCommit,
     ImagePath,
     NetworkRules,
@@ -55,6 +54,7 @@ from shardwright.rendering.deployment import (
     Owner,
     OwnMarks,
     OwnVolume,
+    PairMember,
     PodNetwork,
     PodOptions,
     RouterOptions,
@@ -248,7 +248,7 @@ def half_name(pair: str, phase: Phase) -> str:
     return f"{pair}-{phase.lower()}"
 
 
-def _half(spec: Spec, name: str) -> Half:
+def _half(spec: Spec, name: str) -> PairMember:
     phase = Phase(str(spec.phase))
     ending = half_name("", phase)
     pair = name.removesuffix(ending)
@@ -261,7 +261,7 @@ def _half(spec: Spec, name: str) -> Half:
             remedy="rename the resource, or leave phase out",
         )
         raise InputError([problem])
-    return Half(phase=phase, pair=base_name(pair))
+    return PairMember(phase=phase, pair=base_name(pair))
 
 
 def _autoscaling(scaling: Scaling | None) -> Autoscaling | None:

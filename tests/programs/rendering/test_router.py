@@ -79,7 +79,7 @@ def test_the_router_of_a_pair_is_ready_while_it_has_both_halves(
 
 
 @pytest.mark.parametrize(("given", "ready"), [("right", True), ("wrong", False)])
-def test_it_is_asked_with_the_key_of_the_engines(
+def test_the_router_of_a_pair_is_asked_with_the_key_of_the_engines(
     given: str, monkeypatch: pytest.MonkeyPatch, *, ready: bool
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", given)

@@ -18,7 +18,7 @@ from shardwright.reconcile.route import (
     route_of,
     taken,
 )
-from shardwright.rendering.deployment import Deployment, Half, RouterOptions
+from shardwright.rendering.deployment import Deployment, PairMember, RouterOptions
 from shardwright.rendering.labels import leader_selector, owned_metadata
 from shardwright.rendering.router_pods import router_selector
 from tests.support.builders_deployment import a_deployment, an_owner
@@ -145,7 +145,7 @@ def test_why_no_pod_of_a_router_is_made_is_said_as_the_api_server_says_it() -> N
 
 
 def test_the_router_of_a_pair_that_knows_one_half_alone_is_said_to_lack_the_other() -> None:
-    pair = replace(stated(), half=Half(phase=Phase.DECODE, pair="llama"))
+    pair = replace(stated(), half=PairMember(phase=Phase.DECODE, pair="llama"))
 
     route = route_of(pair, observed(ready=0), {}, NOON)
 

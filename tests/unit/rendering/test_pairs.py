@@ -11,14 +11,14 @@ from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
     ClusterTerms,
     Deployment,
-    Half,
     NetworkRules,
     Owner,
+    PairMember,
     RouterOptions,
     SecretKey,
 )
+from shardwright.rendering.halves import REVISION, labels_of
 from shardwright.rendering.labels import leader_selector
-from shardwright.rendering.pairs import REVISION, labels_of
 from shardwright.rendering.place import pod_template
 from shardwright.rendering.pod import scripts_of
 from shardwright.rendering.render import render
@@ -34,7 +34,7 @@ RULES = NetworkRules(clients=(CLIENTS,), metrics=(MONITORING,))
 
 def half(phase: Phase, **changes: Any) -> Deployment:
     owner = Owner(name=f"llama-{phase.lower()}", namespace="models", uid=phase)
-    return a_deployment(owner=owner, half=Half(phase=phase, pair="llama"), **changes)
+    return a_deployment(owner=owner, half=PairMember(phase=phase, pair="llama"), **changes)
 
 
 def prefill(**changes: Any) -> Deployment:
@@ -144,7 +144,7 @@ def test_a_pod_that_computes_prompts_waits_for_those_who_fetch_them() -> None:
     assert graces[Phase.PREFILL] == graces[Phase.DECODE] + 30
 
 
-def test_its_followers_wait_for_as_long() -> None:
+def test_followers_of_a_pod_that_computes_prompts_wait_for_as_long() -> None:
     bounds = [
         next(
             line

@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.costs.workload import Phase
 from shardwright.errors import InputError
-from shardwright.rendering.deployment import Half
+from shardwright.rendering.deployment import PairMember
 from shardwright.resolving.model import Question
 from shardwright.resolving.subject import Administration, Subject, resolve, resolve_stored
 from tests.support.builders_resource import a_sharded_model
@@ -26,7 +26,7 @@ def half(name: str, phase: str, **spec: Any) -> Subject:
 def test_the_name_of_a_half_names_its_pair(phase: Phase) -> None:
     found = half(f"llama-{phase.lower()}", phase)
 
-    assert found.deployment.half == Half(phase=phase, pair="llama")
+    assert found.deployment.half == PairMember(phase=phase, pair="llama")
     assert found.intent.new_pods
     assert found.request.space.pipeline == 1
 

@@ -9,7 +9,7 @@ from shardwright.costs.workload import Phase
 from shardwright.engines.vllm.arguments import LEASE_SECONDS, TRANSFER_PORT
 from shardwright.rendering import volumes
 from shardwright.rendering.bundle import digest
-from shardwright.rendering.deployment import Deployment, Half
+from shardwright.rendering.deployment import Deployment, PairMember
 from shardwright.rendering.labels import POD_INDEX
 
 PAIR: Final = "shardwright.io/pair"
@@ -30,12 +30,12 @@ def labels_of(deployment: Deployment) -> dict[str, str]:
     return {**member_labels(half), ROLE: half.phase.lower(), REVISION: revision_of(deployment)}
 
 
-def member_labels(half: Half | None) -> dict[str, str]:
+def member_labels(half: PairMember | None) -> dict[str, str]:
     """Return the labels of all pods of a pair, its router's, too."""
     return {PAIR: half.pair} if half else {}
 
 
-def leaders_of(deployment: Deployment, half: Half, phase: Phase) -> dict[str, str]:
+def leaders_of(deployment: Deployment, half: PairMember, phase: Phase) -> dict[str, str]:
     """Return the labels of the leaders of a half that a deployment's own can be paired with."""
     revision = {REVISION: revision_of(deployment)}
     return {**member_labels(half), ROLE: phase.lower(), **revision, POD_INDEX: "0"}
