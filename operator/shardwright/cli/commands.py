@@ -535,6 +535,11 @@ _TYPED: Final = (
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
+    (
+        "--disaggregation",
+        "MODE",
+        "prompts and answers on groups of their own, by a router: Off, Auto or On (default: Off)",
+    ),
     ("--engine", "NAME", "vLLM or SGLang (default: vLLM); TensorRTLLM with -f"),
 )
 """Options with one value that describe a model: name, placeholder, help."""

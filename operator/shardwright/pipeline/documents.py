@@ -16,6 +16,7 @@ from shardwright.pipeline.assembly import engine_status
 from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.rendering.pod_resources import quantity
+from shardwright.reporting.apart import pair_document
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
@@ -42,6 +43,7 @@ def plan_document(
         "reason": _reason(subject, report),
         **_problem(report),
         "plan": plan_status(report),
+        **({"pair": pair_document(report.pair)} if report.pair else {}),
         **({"best": _best(comparison)} if comparison else {}),
     }
 

@@ -273,10 +273,10 @@ class PairCode(StrEnum):
     PAIR_HALVES_FAIL = "PairHalvesFail"  #: gain, where one unit replaces two whole groups
     PAIR_NEEDS_PIPELINE = "PairNeedsPipeline"  #: fewest stages that have room
     PAIR_NEEDS_TWO_GROUPS = "PairNeedsTwoGroups"  #: groups that have room
-    PAIR_MISSES_LIMITS = "PairMissesLimits"  #: the worst time over its limit
+    PAIR_MISSES_LIMITS = "PairMissesLimits"  #: share by which limit or load is missed
     GAIN_UNCERTAIN = "GainUncertain"  #: gain, inside the error of the prediction
     PAIR_SLOWER = "PairSlower"  #: gain, of a pair that is taken all the same
-    PAIR_UNSUPPORTED = "PairUnsupported"  #: by the engine or for the model
+    PAIR_UNSUPPORTED = "PairUnsupported"  #: by the engine, or for models with recurrent states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

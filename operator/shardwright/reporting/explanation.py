@@ -29,6 +29,7 @@ from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Re
 from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
 from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
+from shardwright.reporting.apart import said_of_pair
 from shardwright.reporting.drawings import (
     DrawnCandidate,
     DrawnLink,
@@ -189,6 +190,7 @@ def _explain_plan(
         facts=(
             *request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, pool_of(plan, inventory)),
+            *pair_facts(report),
         ),
         nodes=_draw(plan, pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
@@ -213,7 +215,7 @@ def _explain_no_plan(
     return Explanation(
         fits=False,
         headline=refusal_sentence(outcome),
-        facts=(*request_facts(request), *why_none(outcome)),
+        facts=(*request_facts(request), *why_none(outcome), *pair_facts(report)),
         nodes=(),
         memory=(),
         reasons=(),
@@ -223,6 +225,14 @@ def _explain_no_plan(
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
+
+
+def pair_facts(report: Report) -> tuple[Fact, ...]:
+    """Return whether prompts and answers are apart and why, first in one line; none if nobody
+    asks.
+    """
+    said = said_of_pair(report.pair) if report.pair else ()
+    return tuple(Fact(label=label, value=value) for label, value in said)
 
 
 def refusal_sentence(outcome: NoPlan) -> str:

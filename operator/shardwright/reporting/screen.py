@@ -31,6 +31,7 @@ from shardwright.reporting.explanation import (
     cost_facts,
     headline,
     holds,
+    pair_facts,
     pool_of,
     refusal_sentence,
     request_facts,
@@ -329,6 +330,7 @@ def screen_of(
         facts=(
             *asked_facts(request),
             *_facts(outcome, request, inventory),
+            *pair_facts(report)[:1],
             *(_best(comparison) if comparison else _costly(report)),
         ),
         rivals=(
@@ -369,7 +371,12 @@ def _refused(
         fits=False,
         short=False,
         headline=refusal_sentence(outcome),
-        facts=(*asked_facts(request), *why_none(outcome), *_best(comparison)),
+        facts=(
+            *asked_facts(request),
+            *why_none(outcome),
+            *pair_facts(report)[:1],
+            *_best(comparison),
+        ),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
         refusals=tuple(_refusals(report)),

@@ -25,6 +25,7 @@ from shardwright.layouts.layout import (
     EngineSupport,
     EngineTraits,
     MemoryRules,
+    PairingRules,
     PromptSharing,
     Remainder,
     Repeats,
@@ -120,6 +121,9 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 
 NAME: Final = "vLLM"
+
+_PAIRS_FROM: Final = (0, 32)
+"""The first release whose connector was read and tried."""
 
 _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
     {
@@ -458,6 +462,7 @@ def traits(version: str) -> EngineTraits:
         ),
         repeats=_REPEATS,
         support=_support(release, registry),
+        pairing=PairingRules() if release is None or release >= _PAIRS_FROM else None,
         sources=_SOURCES,
     )
 
