@@ -334,8 +334,8 @@ def _not_made(wish: PairWish) -> Problem:
         path="spec.disaggregation.mode",
         what=f"mode {wish.mode}",
         limit="is planned, but the operator does not make the halves of a pair by itself",
-        remedy="apply the two models of its halves instead (docs/howto/pairs.md), set it to Off, "
-        "or see its plan with spec.mode PlanOnly",
+        remedy="apply the two models that shardwright render prints of it (docs/howto/pairs.md), "
+        "or set it to Off",
     )
 
 

@@ -7,11 +7,15 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.costs.workload import Phase
 from shardwright.errors import InputError
+from shardwright.pipeline.assembly import plan_serving
+from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import PairMember
 from shardwright.resolving.model import Question
+from shardwright.resolving.paired_models import halves_of
 from shardwright.resolving.subject import Administration, Subject, resolve, resolve_stored
+from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_resource import a_sharded_model
-from tests.support.builders_subject import ADMITTING
+from tests.support.builders_subject import ADMITTING, a_resource, stock
 
 LIMITS = {"objective": {"ttftMilliseconds": 500, "tpotMilliseconds": 20}}
 APART: dict[str, Any] = {"disaggregation": {"mode": "On"}, "routing": {"mode": "Router"}}
@@ -87,3 +91,27 @@ def test_the_operator_makes_no_halves_by_itself(
     found = resolve_stored(a_sharded_model(**APART | changed), None, Administration())
 
     assert [problem.code for problem in (found if isinstance(found, tuple) else ())] == refused
+
+
+def test_a_planned_pair_becomes_two_models_that_are_planned_as_it_was() -> None:
+    whole = a_resource(
+        **APART,
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
+        workload={"inputTokens": 8000, "outputTokens": 500, "requestsPerSecond": 4},
+        budget={"gpus": 16},
+    )
+    asked = resolve(Question(resource=whole))
+    choice = plan_serving(asked, stock(asked, h100_nodes(2))).pair
+    assert choice is not None
+    assert choice.best is not None
+
+    made = [parse_manifest(half) for half in halves_of(whole, choice.best)]
+
+    assert [one.metadata.name for one in made] == ["llama-prefill", "llama-decode"]
+    assert [one.spec.routing and one.spec.routing.mode for one in made] == [None, "Router"]
+    assert made[0].spec.engine.max_model_len == made[1].spec.engine.max_model_len
+    for one, half in zip(made, (choice.best.prefill, choice.best.decode), strict=True):
+        subject = resolve(Question(resource=one))
+        plan = plan_serving(subject, stock(subject, h100_nodes(2))).outcome
+        assert isinstance(plan, Plan)
+        assert plan.layout == half.plan.layout
