@@ -339,6 +339,8 @@ FEATURES: dict[str, dict[str, Any]] = {
         }
     },
     "parsers of the family": {"model": {"id": "Qwen/Qwen3-8B"}},
+    "prompts alone": {"phase": "Prefill"},
+    "answers alone, on two nodes": {"phase": "Decode", "parallelism": {"tensor": 16}},
     "arguments of a user": {
         "engine": {
             "args": {
@@ -365,7 +367,8 @@ def _features() -> Iterator[Launch]:
         manifest = {
             "apiVersion": "shardwright.io/v1alpha1",
             "kind": "ShardedModel",
-            "metadata": {"name": "m"},
+            # As the half of a pair must be named.
+            "metadata": {"name": f"m-{spec['phase'].lower()}" if "phase" in spec else "m"},
         }
         launch = planned(
             f"feature {name}",

@@ -287,6 +287,43 @@ RULE_CASES = (
             {"budget": {"fill": True, "gpus": 8}},
         )
     ),
+    *(
+        RuleCase("PhaseOfPlainKv", wrong | {"phase": "Decode"}, wrong)
+        for wrong in (
+            {"engine": {"kvOffload": {}}},
+            {"engine": {"speculation": {"method": "PromptLookup"}}},
+            {
+                "model": {
+                    "id": "meta-llama/Llama-3.1-8B-Instruct",
+                    "adapters": [{"name": "a", "uri": "pvc://adapters/a"}],
+                }
+            },
+        )
+    ),
+    *(
+        RuleCase("PhaseWithPair", wrong | {"phase": "Prefill"}, wrong | {"phase": "Whole"})
+        for wrong in ({"scaling": {"maxReplicas": 2}}, {"disaggregation": {"mode": "Off"}})
+    ),
+    RuleCase(
+        "PhaseInStages",
+        *({"phase": "Prefill", "parallelism": {"pipeline": stages}} for stages in (2, 1)),
+    ),
+    *(
+        RuleCase("PhaseRouted", wrong, right)
+        for wrong, right in (
+            (
+                {"phase": "Prefill", "routing": {"mode": "Router"}},
+                {"phase": "Decode", "routing": {"mode": "Router"}},
+            ),
+            (
+                {
+                    "phase": "Decode",
+                    "routing": {"mode": "InferencePool", "endpointPicker": {"name": "a"}},
+                },
+                {"phase": "Decode", "routing": {"mode": "Service"}},
+            ),
+        )
+    ),
     RuleCase(
         "RequestsExceedModelLength",
         *(

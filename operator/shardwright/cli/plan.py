@@ -195,20 +195,29 @@ def explain(arguments: Namespace) -> Exit:
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none."""
-    answers = answers_to(read_inputs(arguments))
+    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none; of a
+    pair the two models of its halves.
+    """
+    inputs = read_inputs(arguments)
+    planned = answers_to(inputs)
+    halves = [
+        half
+        for (_, resource), answer in zip(inputs.resources, planned, strict=True)
+        for half in _halves(resource, answer)
+    ]
+    answers = [answer for answer in planned if not _is_apart(answer)]
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
-    if arguments.gpus:
+    if arguments.gpus and answers:
         print_note(
             "the nodes of --gpus are made up, and pods are bound to them by name: to apply the "
             "objects, render them with --nodes"
         )
     bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
-    objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
+    objects = [*halves, *(item for answer, bundle in bundles for item in _objects(answer, bundle))]
     for _, bundle in bundles:
         for secret in bundle.keys:
             print_note(
@@ -360,6 +369,17 @@ def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
         yield f"{answer.name}: {problem.sentence()}", problem.code
+
+
+def _is_apart(answer: PlannedModel) -> bool:
+    return answer.report.pair is not None and answer.report.pair.taken
+
+
+def _halves(resource: ShardedModel, answer: PlannedModel) -> Iterator[Mapping[str, Any]]:
+    from shardwright.resolving.paired_models import halves_of  # noqa: PLC0415 - only for this form
+
+    if _is_apart(answer) and answer.report.pair and answer.report.pair.best:
+        yield from halves_of(resource, answer.report.pair.best)
 
 
 def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:

@@ -17,7 +17,16 @@ from shardwright.engines.registry import ENGINES
 from shardwright.hardware.scheduling import usual_tolerations
 from shardwright.planning import drain
 from shardwright.planning.report import Plan
-from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
+from shardwright.rendering import (
+    group_token,
+    halves,
+    names,
+    network,
+    pod_resources,
+    ray,
+    ssh,
+    volumes,
+)
 from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, TEMPLATE_HASH, digest, literal
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
 from shardwright.rendering.guards import guard_label, guards_for
@@ -82,6 +91,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
             start_seconds=start_budget(plan, deployment).load_seconds
             + pod_resources.LAST_WORDS_SECONDS,
             drain_seconds=_drain_seconds(plan, deployment),
+            lease_seconds=halves.lease_seconds(deployment),
         ),
         tokens=TokenWatch(
             silence_seconds=deployment.serving.silence_seconds,
@@ -152,6 +162,7 @@ def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
         **guard_label(guards_for(deployment)),
+        **halves.labels_of(deployment),
     }
     annotations = {
         **dict(deployment.pods.marks.annotations),
@@ -172,7 +183,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": pod_resources.grace_seconds(
-            _drain_seconds(plan, deployment)
+            _drain_seconds(plan, deployment) + halves.lease_seconds(deployment)
         ),
         "tolerations": _tolerations(plan, deployment),
         "containers": [_container(plan, deployment)],
@@ -277,6 +288,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         refuses=deployment.serving.refuses,
         by_priority=deployment.serving.by_priority,
         gives_tokens=deployment.serving.gives_tokens,
+        phase=deployment.phase,
     )
 
 
@@ -292,6 +304,7 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(engine.address_variable, "status.podIP"),
         *_group_environment(plan),
+        *halves.environment(deployment),
         *(
             {"name": name, "value": value}
             for name, value in _fixed_environment(plan, deployment).items()
@@ -403,7 +416,7 @@ def _field(name: str, path: str) -> dict[str, Any]:
 
 
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    named = {"http": HTTP_PORT}
+    named = {"http": HTTP_PORT, **halves.ports(deployment)}
     if plan.nodes_per_replica > 1:
         named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
     return [

@@ -113,7 +113,7 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject
 
 def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
-    name, router = names.client_service(subject.base), subject.deployment.router
+    name, router = subject.deployment.service, subject.deployment.router
     leads = router is not None and router.leads
     selector = router_pods.router_selector if leads else leader_selector
     return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
@@ -343,7 +343,7 @@ def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
     yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
         named = router_pods.metadata_of(deployment, names.router_policy(deployment.base))
-        yield _network_policy(named, network_policies.of_router(deployment.base, rules))
+        yield _network_policy(named, network_policies.of_router(deployment, rules))
     yield router_pods.router(subject.plan, deployment, deployment.router)
 
 

@@ -134,6 +134,7 @@ class ScriptTimes:
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = pod_resources.ENDPOINT_SECONDS
     drain_seconds: int = LEAST_SECONDS
+    lease_seconds: int = 0  # after the last request, in which K/V is still fetched
     shutdown_seconds: int = pod_resources.SHUTDOWN_SECONDS
 
 
