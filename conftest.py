@@ -25,7 +25,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a
 # test of its own.
 hypothesis.settings.register_profile(
-    "same", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
+    "same",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,
+    max_examples=50,
 )
 hypothesis.settings.register_profile(
     "explore",
