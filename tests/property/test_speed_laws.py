@@ -5,7 +5,7 @@ limits are reached.
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.costs.coefficients import coefficients_of
@@ -25,8 +25,9 @@ from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_network, a_pool, vllm_traits
+from tests.support.examples import examples
 
-laws = settings(max_examples=40, deadline=None)
+laws = examples(20)
 loads = st.builds(
     Workload,
     input_tokens=st.integers(1, 8192),

@@ -207,8 +207,9 @@ def test_with_a_key_the_router_of_a_pair_has_it_and_follows_no_tokens() -> None:
 
     assert told[told.index("--prefill-policy") + 1] == "consistent_hash"
     secret = {"secretKeyRef": {"name": "clients", "key": "key"}}
-    assert {"name": "OPENAI_API_KEY", "valueFrom": secret} in container["env"]
-    assert "VALIDATE_AT" in {variable["name"] for variable in container["env"]}
+    assert container["env"] == [
+        {"name": name, "valueFrom": secret} for name in ("VLLM_API_KEY", "OPENAI_API_KEY")
+    ]
 
 
 def test_the_router_of_a_pair_is_ready_with_both_halves() -> None:
