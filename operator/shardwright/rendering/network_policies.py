@@ -37,12 +37,14 @@ def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     serving = _from_clients(rules, HTTP_PORT)
     if deployment.router:
         serving["from"] += [_pods(router_selector(deployment.base))[1]]
-    opened = _asks_the_node(deployment) and rules.egress is None
     return {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"from": [members]}, serving],
-        "egress": [*_egress(members), {}] if opened else [*_egress(members), *_beside(rules)],
+        # One rule for anybody covers all others.
+        "egress": [{}]
+        if _asks_the_node(deployment) and rules.egress is None
+        else list(_egress(members, rules)),
     }
 
 
@@ -56,7 +58,7 @@ def of_router(base: str, rules: NetworkRules) -> dict[str, Any]:
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [_from_clients(rules, HTTP_PORT, METRICS_PORT)],
-        "egress": [*_egress(members), *_beside(rules)],
+        "egress": list(_egress(members, rules)),
     }
 
 
@@ -73,16 +75,16 @@ def _from_clients(rules: NetworkRules, *ports: int) -> dict[str, Any]:
     }
 
 
-def _egress(members: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield {"to": [members]}
+def _egress(members: Mapping[str, Any], rules: NetworkRules) -> Iterator[Mapping[str, Any]]:
     # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
     yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
-
-
-def _beside(rules: NetworkRules) -> tuple[Mapping[str, Any], ...]:
     # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
     # (ADR 18). Only the node's own answers are for nobody who does not need them.
-    return ({"to": [ANY_POD, *_ANY_ADDRESS]},) if rules.egress is None else rules.egress
+    if rules.egress is None:
+        yield {"to": [ANY_POD, *_ANY_ADDRESS]}
+    else:
+        yield {"to": [members]}
+        yield from rules.egress
 
 
 def _asks_the_node(deployment: Deployment) -> bool:
