@@ -63,7 +63,10 @@ from shardwright.resolving.subject import Subject, resolve
 if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
-_WITHOUT_OPERATOR: Final = "docs/howto/migrating.md says how to make it if no operator does"
+_WITHOUT_OPERATOR: Final[Mapping[str, str]] = {
+    "ConfigMap": "--scripts prints it, too",
+    "Secret": "docs/howto/migrating.md says how to make it if no operator does",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +221,13 @@ def render(arguments: Namespace) -> Exit:
         )
     bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
     objects = [*halves, *(item for answer, bundle in bundles for item in _objects(answer, bundle))]
-    for _, bundle in bundles:
-        for secret in bundle.keys:
-            print_note(
-                f"the pods mount Secret {secret['metadata']['name']}, which is not printed: "
-                f"{_WITHOUT_OPERATOR}"
-            )
+    left = [item for item in objects if item["kind"] == "ConfigMap" and not arguments.scripts]
+    objects = [item for item in objects if item not in left]
+    for item in (*left, *(secret for _, bundle in bundles for secret in bundle.keys)):
+        print_note(
+            f"the pods mount {item['kind']} {item['metadata']['name']}, which is not printed: "
+            f"{_WITHOUT_OPERATOR[item['kind']]}"
+        )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     elif arguments.output == "name":

@@ -39,6 +39,8 @@ COMMON: Final = frozenset(
         "HF_HUB_VERBOSITY",
         "HF_XET_HIGH_PERFORMANCE",
         "HF_XET_NUM_CONCURRENT_RANGE_GETS",
+        # how safetensors reads weights
+        "SAFETENSORS_FAST_GPU",
         # GPUs and their runtime
         "CUDA_DEVICE_MAX_CONNECTIONS",
         "CUDA_LAUNCH_BLOCKING",

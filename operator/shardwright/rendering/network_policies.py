@@ -36,12 +36,14 @@ def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     selector, own = _pods(model_selector(deployment.base))
     members = [own, *_paired(deployment.half)]
-    opened = _asks_the_node(deployment) and rules.egress is None
     return {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"from": members}, *_serving(deployment, rules)],
-        "egress": [*_egress(members), {}] if opened else [*_egress(members), *_beside(rules)],
+        # One rule for anybody covers all others.
+        "egress": [{}]
+        if _asks_the_node(deployment) and rules.egress is None
+        else list(_egress(members, rules)),
     }
 
 
@@ -75,7 +77,7 @@ def of_router(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
                 "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
             }
         ],
-        "egress": [*_egress(members), *_beside(rules)],
+        "egress": list(_egress(members, rules)),
     }
 
 
@@ -84,16 +86,18 @@ def _pods(labels: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return selector, {"podSelector": selector}
 
 
-def _egress(members: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    yield {"to": members}
+def _egress(
+    members: Sequence[Mapping[str, Any]], rules: NetworkRules
+) -> Iterator[Mapping[str, Any]]:
     # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
     yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
-
-
-def _beside(rules: NetworkRules) -> tuple[Mapping[str, Any], ...]:
     # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
     # (ADR 18). Only the node's own answers are for nobody who does not need them.
-    return ({"to": [ANY_POD, *_ANY_ADDRESS]},) if rules.egress is None else rules.egress
+    if rules.egress is None:
+        yield {"to": [ANY_POD, *_ANY_ADDRESS]}
+    else:
+        yield {"to": members}
+        yield from rules.egress
 
 
 def _asks_the_node(deployment: Deployment) -> bool:

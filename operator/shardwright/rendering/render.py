@@ -417,22 +417,15 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
         for index, nodes in enumerate(plan.groups)
         if deployment.sought_by(index) and not any(map(is_provisioned_later, nodes))
     }
-    return replace(
-        bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects)
-    )
+    return replace(bundle, objects=tuple(_on_nodes(item, bound) for item in bundle.objects))
 
 
-def _on_nodes(
-    item: KubernetesObject, bound: Mapping[str, tuple[str, ...]], architecture: str
-) -> Mapping[str, Any]:
+def _on_nodes(item: KubernetesObject, bound: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
     nodes = bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
     if nodes is None:
         return item
     template = item["spec"]["template"]
-    affinity = {
-        **template["spec"]["affinity"],
-        "nodeAffinity": node_affinity(node_terms(nodes, architecture)),
-    }
+    affinity = {**template["spec"]["affinity"], "nodeAffinity": node_affinity(node_terms(nodes))}
     # The label with the hash stays as it is, so that nothing rolls (ADR 14).
     pinned = {**template, "spec": {**template["spec"], "affinity": affinity}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": pinned}})
