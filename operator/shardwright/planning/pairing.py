@@ -99,7 +99,7 @@ class _Group:
 
 
 def pair_choice(considered: Considered, outcome: Plan | NoPlan, wish: PairWish) -> PairChoice:
-    """Return what comes of the question for a pair.
+    """Return the answer to who asks for a pair.
 
     Args:
         considered: The whole layouts, judged.
