@@ -451,19 +451,23 @@ def traits(version: str) -> EngineTraits:
             counts_graphs=era.counts_graphs,
             block_of_every_sequence=True,
         ),
-        cuts=CutRules(
-            remainder=Remainder.BEFORE_LAST,
-            without_pipeline=frozenset(registry["without_pipeline"]),
-            experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
-            experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
-            width_divides_replica=_WIDTH_DIVIDES_REPLICA,
-            prompts=PromptSharing.REFUSED,
-            refines_blocks=frozenset(_data("contract", release)["refines"]),
-        ),
+        cuts=_cuts(release, registry),
         repeats=_REPEATS,
         support=_support(release, registry),
         pairing=PairingRules() if release is None or release >= _PAIRS_FROM else None,
         sources=_SOURCES,
+    )
+
+
+def _cuts(release: tuple[int, int] | None, registry: Mapping[str, Any]) -> CutRules:
+    return CutRules(
+        remainder=Remainder.BEFORE_LAST,
+        without_pipeline=frozenset(registry["without_pipeline"]),
+        experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
+        experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
+        width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+        prompts=PromptSharing.REFUSED,
+        refines_blocks=frozenset(_data("contract", release)["refines"]),
     )
 
 
