@@ -414,7 +414,7 @@ class Deployment:
     @property
     def phase(self) -> Phase | None:
         """Return what its groups do of each request, None if all of it."""
-        return self.half and self.half.phase
+        return self.half.phase if self.half else None
 
     def sought_by(self, group: int) -> Sought | None:
         """Return how a group asks for nodes that did not exist when planned, None if all did."""

@@ -8,7 +8,8 @@ from shardwright.api.resource import parse_manifest
 from shardwright.costs.workload import Phase
 from shardwright.errors import InputError
 from shardwright.pipeline.assembly import plan_serving
-from shardwright.planning.report import Plan
+from shardwright.planning.report import Half as PlannedHalf
+from shardwright.planning.report import Pair, Plan
 from shardwright.rendering.deployment import PairMember
 from shardwright.resolving.model import Question
 from shardwright.resolving.paired_models import halves_of
@@ -94,24 +95,37 @@ def test_the_operator_makes_no_halves_by_itself(
 
 
 def test_a_planned_pair_becomes_two_models_that_are_planned_as_it_was() -> None:
-    whole = a_resource(
-        **APART,
-        model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
-        workload={"inputTokens": 8000, "outputTokens": 500, "requestsPerSecond": 4},
-        budget={"gpus": 16},
+    load = {"inputTokens": 8000, "outputTokens": 500, "requestsPerSecond": 4}
+    whole = a_resource(**APART, workload=load, budget={"gpus": 8})
+    prefill, decode = (
+        planned_half(phase, count) for phase, count in (("Prefill", 1), ("Decode", 2))
     )
-    asked = resolve(Question(resource=whole))
-    choice = plan_serving(asked, stock(asked, h100_nodes(2))).pair
-    assert choice is not None
-    assert choice.best is not None
+    pair = Pair(
+        units=1,
+        prefill=prefill,
+        decode=decode,
+        transfer_bytes=0,
+        transfer_seconds=0,
+        link="",
+        performance=decode.plan.performance,
+        gain=None,
+    )
 
-    made = [parse_manifest(half) for half in halves_of(whole, choice.best)]
+    made = [parse_manifest(half) for half in halves_of(whole, pair)]
 
     assert [one.metadata.name for one in made] == ["llama-prefill", "llama-decode"]
     assert [one.spec.routing and one.spec.routing.mode for one in made] == [None, "Router"]
+    assert [one.spec.workload.concurrency for one in made] == [4, 7]
     assert made[0].spec.engine.max_model_len == made[1].spec.engine.max_model_len
-    for one, half in zip(made, (choice.best.prefill, choice.best.decode), strict=True):
+    for one, half in zip(made, (prefill, decode), strict=True):
         subject = resolve(Question(resource=one))
-        plan = plan_serving(subject, stock(subject, h100_nodes(2))).outcome
+        plan = plan_serving(subject, stock(subject, h100_nodes(1))).outcome
         assert isinstance(plan, Plan)
         assert plan.layout == half.plan.layout
+
+
+def planned_half(phase: str, groups: int) -> PlannedHalf:
+    asked = half(f"m-{phase.lower()}", phase, replicas=groups, parallelism={"tensor": 1})
+    plan = plan_serving(asked, stock(asked, h100_nodes(1))).outcome
+    assert isinstance(plan, Plan)
+    return PlannedHalf(phase=Phase(phase), groups=groups, plan=plan, rate=1, in_flight=3.5)
