@@ -387,6 +387,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "data_beside_tensor": (
         "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data"
     ),
+    "two_shot_sums": "vLLM 0.32.0 source, csrc/custom_all_reduce.cuh: 1 or 2 stages by size",
     "deals_experts_evenly": (
         "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more"
     ),
