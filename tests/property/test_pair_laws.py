@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.workload import Phase
-from shardwright.planning.pair import SURE_GAIN, pair_choice
+from shardwright.planning.pairing import SURE_GAIN, pair_choice
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import Pair, PairChoice, PairCode
 from shardwright.planning.request import PairMode, PairWish

@@ -242,4 +242,6 @@ def complete_specs() -> tuple[Manifest, ...]:
     seventh["disaggregation"] = {"mode": "Auto", "prefillGroups": 1, "decodeGroups": 2}
     seventh["model"] = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
     del seventh["engine"]["kvOffload"], seventh["engine"]["speculation"]
-    return first, second, third, fourth, fifth, sixth, seventh
+    eighth = copy.deepcopy(seventh) | {"phase": "Decode"}
+    del eighth["disaggregation"], eighth["scaling"]
+    return first, second, third, fourth, fifth, sixth, seventh, eighth

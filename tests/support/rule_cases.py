@@ -54,6 +54,14 @@ def _speculating(method: str, **fields: Any) -> Manifest:
     return {"engine": {"speculation": {"method": method} | fields}}
 
 
+_OF_ONE_GROUP: tuple[Manifest, ...] = (
+    {"engine": {"kvOffload": {}}},
+    _speculating("PromptLookup"),
+    _adapted({"name": "a", "uri": "pvc://a"}),
+)
+"""K/V that no other group finds."""
+
+
 HEAD = {"id": "a/b"} | CLAIM
 
 
@@ -279,12 +287,35 @@ RULE_CASES = (
     *(
         RuleCase("PairExcludes", _paired(**fields), fields)
         for fields in (
-            {"engine": {"kvOffload": {}}},
-            _speculating("PromptLookup"),
-            _adapted({"name": "a", "uri": "pvc://a"}),
+            *_OF_ONE_GROUP,
             _model(unproven={"weightBytes": 10**9, "kvBytesPerToken": 100})
             | {"parallelism": {"tensor": 1, "pipeline": 1}},
             {"budget": {"fill": True, "gpus": 8}},
+        )
+    ),
+    *(RuleCase("PhaseOfPlainKv", {"phase": "Decode", **alone}, alone) for alone in _OF_ONE_GROUP),
+    *(
+        RuleCase("PhaseWithPair", wrong | {"phase": "Prefill"}, wrong | {"phase": "Whole"})
+        for wrong in ({"scaling": {"maxReplicas": 2}}, {"disaggregation": {"mode": "Off"}})
+    ),
+    RuleCase(
+        "PhaseInStages",
+        *({"phase": "Prefill", "parallelism": {"pipeline": stages}} for stages in (2, 1)),
+    ),
+    *(
+        RuleCase("PhaseRouted", wrong, right)
+        for wrong, right in (
+            (
+                {"phase": "Prefill", "routing": {"mode": "Router"}},
+                {"phase": "Decode", "routing": {"mode": "Router"}},
+            ),
+            (
+                {
+                    "phase": "Decode",
+                    "routing": {"mode": "InferencePool", "endpointPicker": {"name": "a"}},
+                },
+                {"phase": "Decode", "routing": {"mode": "Service"}},
+            ),
         )
     ),
     RuleCase(

@@ -9,7 +9,7 @@ from shardwright.api.parts import Part
 MOST_GROUPS = 64
 """Unit: groups of one kind in a unit. Basis: assumed; the largest published unit has 18."""
 
-Groups = Annotated[int, Field(ge=1, le=MOST_GROUPS)]
+GroupsOfUnit = Annotated[int, Field(ge=1, le=MOST_GROUPS)]
 
 
 class Disaggregation(Part):
@@ -22,11 +22,11 @@ class Disaggregation(Part):
         "prediction may be wrong. On: they are apart in any case, and the plan says what that "
         "costs. Quote it: YAML reads Off and On as false and true.",
     )
-    prefill_groups: Groups | None = Field(
+    prefill_groups: GroupsOfUnit | None = Field(
         default=None,
         description="Groups that compute prompts in one unit. Default: as the plan says.",
     )
-    decode_groups: Groups | None = Field(
+    decode_groups: GroupsOfUnit | None = Field(
         default=None, description="Groups that answer in one unit. Default: as the plan says."
     )
 

@@ -52,6 +52,9 @@ def broken_rules(spec: Spec) -> tuple[Problem, ...]:
     )
 
 
+_UNSPLIT: Final = "!has(self.phase) || self.phase == 'Whole'"
+
+
 def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
     found: list[tuple[str, Any]] = [("spec", spec)]
     for step in path.split(".")[1:]:
@@ -623,6 +626,48 @@ RULES: Final = (
         message="routing.mode Router must come with engine.name vLLM, whose requests the router "
         "reads; use Service or InferencePool",
         holds=spec.routed_is_vllm,
+    ),
+    Rule(
+        code="PhaseOfPlainKv",
+        path="spec",
+        field=".phase",
+        cel=f"{_UNSPLIT} || ((!has(self.engine) || (!has(self.engine.speculation) && "
+        "!has(self.engine.kvOffload))) && (!has(self.model.adapters) || "
+        "size(self.model.adapters) == 0))",
+        message="phase Prefill and Decode must not be set with engine.speculation, "
+        "engine.kvOffload or model.adapters, whose K/V is not moved; remove them or leave phase "
+        "out",
+        holds=spec.half_has_plain_kv,
+    ),
+    Rule(
+        code="PhaseWithPair",
+        path="spec",
+        field=".phase",
+        cel=f"{_UNSPLIT} || !(has(self.scaling) || has(self.disaggregation))",
+        message="phase Prefill and Decode must not be set with scaling or disaggregation: the "
+        "halves of a pair are scaled together, and have none of their own; set replicas of both",
+        holds=spec.half_is_by_itself,
+    ),
+    Rule(
+        code="PhaseInStages",
+        path="spec",
+        field=".parallelism.pipeline",
+        cel=f"{_UNSPLIT} || !has(self.parallelism) || !has(self.parallelism.pipeline) || "
+        "self.parallelism.pipeline == 1",
+        message="parallelism.pipeline must be 1 with phase Prefill and Decode: the engine moves "
+        "no K/V between stages; set it to 1, or leave it out",
+        holds=spec.half_is_one_stage,
+    ),
+    Rule(
+        code="PhaseRouted",
+        path="spec",
+        field=".routing.mode",
+        cel=f"{_UNSPLIT} || !has(self.routing) || !has(self.routing.mode) || "
+        "self.routing.mode == 'Service' || "
+        "(self.phase == 'Decode' && self.routing.mode == 'Router')",
+        message="routing.mode must be left out with phase Prefill, and Router or Service with "
+        "Decode: the half that answers has the router of the pair; correct it",
+        holds=spec.half_is_routed_where_it_answers,
     ),
     Rule(
         code="PairWithoutRouter",

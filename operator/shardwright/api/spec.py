@@ -251,6 +251,34 @@ def routed_is_vllm(spec: "Spec") -> bool:
     return spec.routing is None or spec.routing.mode != "Router" or spec.engine.name == "vLLM"
 
 
+def is_half(spec: "Spec") -> bool:
+    """Return whether groups do a part of each request only."""
+    return spec.phase not in (None, "Whole")
+
+
+def half_has_plain_kv(spec: "Spec") -> bool:
+    """Return whether a half has nothing whose K/V the other half would not find."""
+    beside = (spec.engine.speculation, spec.engine.kv_offload, spec.model.adapters or None)
+    return not is_half(spec) or beside == (None, None, None)
+
+
+def half_is_by_itself(spec: "Spec") -> bool:
+    """Return whether no autoscaler moves one half alone, and none is made of a half."""
+    return not is_half(spec) or (spec.scaling, spec.disaggregation) == (None, None)
+
+
+def half_is_one_stage(spec: "Spec") -> bool:
+    """Return whether a half is asked for no pipeline."""
+    stages = spec.parallelism and spec.parallelism.pipeline
+    return not is_half(spec) or stages in (None, 1)
+
+
+def half_is_routed_where_it_answers(spec: "Spec") -> bool:
+    """Return whether of two halves only the one that answers has a routing, by a router."""
+    mode = spec.routing.mode if spec.routing else "Service"
+    return not is_half(spec) or mode == "Service" or (spec.phase, mode) == ("Decode", "Router")
+
+
 def is_paired(spec: "Spec") -> bool:
     """Return whether prompts and answers may be put apart."""
     return spec.disaggregation is not None and spec.disaggregation.mode != "Off"
@@ -820,6 +848,13 @@ class Spec(Part):
     )
     rollout: Rollout = Field(
         default_factory=partial(unsaid, Rollout), description="How groups are restarted on purpose."
+    )
+    phase: Literal["Whole", "Prefill", "Decode"] | None = Field(
+        default=None,
+        description="What the groups do of each request. Whole: all of it. Prefill and Decode: the "
+        "halves of a pair, two models of one name that end in -prefill and -decode: the one "
+        "computes prompts, the other fetches their K/V and answers, and whole requests where it "
+        "is alone; it has the routing. For vLLM. Default: Whole.",
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

@@ -282,6 +282,9 @@ def _add_render(commands: Commands) -> None:
         epilog=RENDER_EXAMPLES,
     )
     _add_inputs(command)
+    command.add_argument(
+        "--scripts", action="store_true", help="also the scripts that the pods mount"
+    )
     _add_output(
         command,
         ("yaml", "json", "name"),

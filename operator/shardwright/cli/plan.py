@@ -63,7 +63,10 @@ from shardwright.resolving.subject import Subject, resolve
 if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
-_WITHOUT_OPERATOR: Final = "docs/howto/migrating.md says how to make it if no operator does"
+_WITHOUT_OPERATOR: Final[Mapping[str, str]] = {
+    "ConfigMap": "--scripts prints it, too",
+    "Secret": "docs/howto/migrating.md says how to make it if no operator does",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,26 +198,36 @@ def explain(arguments: Namespace) -> Exit:
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none."""
-    answers = answers_to(read_inputs(arguments))
+    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none; of a
+    pair the two models of its halves.
+    """
+    inputs = read_inputs(arguments)
+    planned = answers_to(inputs)
+    halves = [
+        half
+        for (_, resource), answer in zip(inputs.resources, planned, strict=True)
+        for half in _halves(resource, answer)
+    ]
+    answers = [answer for answer in planned if not _is_apart(answer)]
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
-    if arguments.gpus:
+    if arguments.gpus and answers:
         print_note(
             "the nodes of --gpus are made up, and pods are bound to them by name: to apply the "
             "objects, render them with --nodes"
         )
     bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
-    objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
-    for _, bundle in bundles:
-        for secret in bundle.keys:
-            print_note(
-                f"the pods mount Secret {secret['metadata']['name']}, which is not printed: "
-                f"{_WITHOUT_OPERATOR}"
-            )
+    objects = [*halves, *(item for answer, bundle in bundles for item in _objects(answer, bundle))]
+    left = [item for item in objects if item["kind"] == "ConfigMap" and not arguments.scripts]
+    objects = [item for item in objects if item not in left]
+    for item in (*left, *(secret for _, bundle in bundles for secret in bundle.keys)):
+        print_note(
+            f"the pods mount {item['kind']} {item['metadata']['name']}, which is not printed: "
+            f"{_WITHOUT_OPERATOR[item['kind']]}"
+        )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     elif arguments.output == "name":
@@ -360,6 +373,17 @@ def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
         yield f"{answer.name}: {problem.sentence()}", problem.code
+
+
+def _is_apart(answer: PlannedModel) -> bool:
+    return answer.report.pair is not None and answer.report.pair.taken
+
+
+def _halves(resource: ShardedModel, answer: PlannedModel) -> Iterator[Mapping[str, Any]]:
+    from shardwright.resolving.paired_models import halves_of  # noqa: PLC0415 - only for this form
+
+    if _is_apart(answer) and answer.report.pair and answer.report.pair.best:
+        yield from halves_of(resource, answer.report.pair.best)
 
 
 def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:

@@ -40,11 +40,11 @@ assumed; more do not fill a GPU further.
 """
 
 
-class Estimates(Protocol):
+class Pricer(Protocol):
     """The estimator of candidates under a load."""
 
-    def under(self, workload: Workload) -> "Estimates":
-        """Return the same under another load."""
+    def under(self, workload: Workload) -> "Pricer":
+        """Return the estimator under another load."""
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate."""
@@ -132,13 +132,13 @@ def transfer_seconds(bytes_of_a_rank: int, prefill: Layout, decode: Layout, link
 class PairEstimator:
     """Prices units of one model under one load; what a group does by itself is priced once."""
 
-    def __init__(self, whole: Estimates, workload: Workload, traits: EngineTraits) -> None:
+    def __init__(self, whole: Pricer, workload: Workload, traits: EngineTraits) -> None:
         self._load = workload
         fitted = coefficients_of(traits.name, traits.released)
         self._first_steps = max(1.0, fitted.answer_steps)
         self._asked = {phase: workload.of_phase(phase) for phase in Phase}
         self._base = {phase: whole.under(asked) for phase, asked in self._asked.items()}
-        self._at: dict[tuple[Phase, int], Estimates] = {}
+        self._at: dict[tuple[Phase, int], Pricer] = {}
         self._prompts: dict[tuple[object, ...], Prompts] = {}
         self._decoding: dict[tuple[object, ...], Performance] = {}
 
@@ -165,7 +165,7 @@ class PairEstimator:
             self._decoding[key] = self._with(Phase.DECODE, in_flight).estimate(one).performance
         return self._decoding[key]
 
-    def _with(self, phase: Phase, in_flight: int) -> Estimates:
+    def _with(self, phase: Phase, in_flight: int) -> Pricer:
         if (phase, in_flight) not in self._at:
             asked = replace(self._asked[phase], concurrency=in_flight, requests_per_second=None)
             self._at[phase, in_flight] = self._base[phase].under(asked)

@@ -452,6 +452,7 @@ class CutRules:
     # Experts may be dealt to some ranks, sliced over others.
     mixes_expert_cuts: bool = False
     deals_experts_evenly: bool = False  # every rank must get as many whole experts
+    two_shot_sums: bool = True  # its all-reduce for large messages has two steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,11 +255,11 @@ def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Repo
 
 
 def _with_pair(subject: Subject, considered: Considered, report: Report) -> Report:
-    """Return the report with what comes of the question for prompts and answers apart."""
+    """Return the report with the answer to who asks for prompts and answers apart."""
     wish = subject.request.pair
     if wish is None:
         return report
-    from shardwright.planning.pair import pair_choice, without_nodes  # noqa: PLC0415 - see above
+    from shardwright.planning.pairing import pair_choice, without_nodes  # noqa: PLC0415 - see above
 
     choice = pair_choice(considered, report.outcome, wish)
     if subject.intent.replicas == 0:

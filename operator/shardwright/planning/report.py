@@ -328,7 +328,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairChoice:
-    """What came of the question for a pair: the best one (None: there is none), whether it is
+    """The answer to who asks for a pair: the best one (None: there is none), whether it is
     ``taken`` instead of the whole plan, and why not, or what it costs.
     """
 
@@ -343,8 +343,8 @@ class Report:
 
     ``lacks`` is why groups are missing from the plan (None: none is, or nobody asked why).
     ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
-    out. ``front`` are the layouts that none beats in tokens per user and per GPU. ``pair`` is what
-    came of the question for one (None: nobody asked); the outcome is the whole plan all the same.
+    out. ``front`` are the layouts that none beats in tokens per user and per GPU. ``pair`` is the
+    answer to who asks for one (None: nobody does); the outcome is the whole plan all the same.
     """
 
     outcome: Plan | NoPlan

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from shardwright.planning.pair import GAIN_FOR_TWO_HALVES, SURE_GAIN
+from shardwright.planning.pairing import GAIN_FOR_TWO_HALVES, SURE_GAIN
 from shardwright.planning.report import Half, Pair, PairChoice, PairCode, PairReason
 from shardwright.reporting.figures import format_count, format_seconds, short_layout
 from shardwright.units import format_bytes, format_plural, to_milliseconds
@@ -44,8 +44,10 @@ def reason_sentence(reason: PairReason) -> str:
     return _WORDS[reason.code].format(reason.amount)
 
 
-def said_of_pair(choice: PairChoice) -> Iterator[tuple[str, str]]:
+def said_of_pair(choice: PairChoice | None) -> Iterator[tuple[str, str]]:
     """Yield whether prompts and answers are apart and why, first in one line, each with a label."""
+    if choice is None:
+        return
     said = [reason_sentence(reason) for reason in choice.reasons]
     if choice.best is None:
         yield "Apart", f"no: {said[0]}"
@@ -85,7 +87,7 @@ def _groups(half: Half) -> str:
 
 
 def pair_document(choice: PairChoice) -> dict[str, Any]:
-    """Return what comes of the question for a pair, for programs."""
+    """Return the answer to who asks for a pair, for programs."""
     best = choice.best
     reasons = [
         {

@@ -190,7 +190,7 @@ def _explain_plan(
         facts=(
             *request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, pool_of(plan, inventory)),
-            *pair_facts(report),
+            *(Fact(label=label, value=said) for label, said in said_of_pair(report.pair)),
         ),
         nodes=_draw(plan, pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
@@ -215,7 +215,11 @@ def _explain_no_plan(
     return Explanation(
         fits=False,
         headline=refusal_sentence(outcome),
-        facts=(*request_facts(request), *why_none(outcome), *pair_facts(report)),
+        facts=(
+            *request_facts(request),
+            *why_none(outcome),
+            *(Fact(label=label, value=said) for label, said in said_of_pair(report.pair)),
+        ),
         nodes=(),
         memory=(),
         reasons=(),
@@ -225,14 +229,6 @@ def _explain_no_plan(
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
-
-
-def pair_facts(report: Report) -> tuple[Fact, ...]:
-    """Return whether prompts and answers are apart and why, first in one line; none if nobody
-    asks.
-    """
-    said = said_of_pair(report.pair) if report.pair else ()
-    return tuple(Fact(label=label, value=value) for label, value in said)
 
 
 def refusal_sentence(outcome: NoPlan) -> str:

@@ -29,6 +29,9 @@ from tests.support.builders_subject import ADMITTING
 from tests.support.schema_cases import Steps, fields
 
 A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+MAY_BE_A_HALF: Final = "llama-prefill"
+"""A name that a half of a pair may have."""
+
 A_REASONING_MODEL: Final = "Qwen/Qwen3-0.6B"
 """Of a family whose parsers are told to the engine."""
 
@@ -372,6 +375,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.drainSeconds": _under("rollout", {}, {"drainSeconds": 120}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
+    "phase": ({}, {"phase": "Prefill"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
 """Path → a spec and one that differs in that field alone."""
@@ -389,7 +393,9 @@ def test_the_table_has_every_field() -> None:
 
 @pytest.mark.parametrize("path", BEFORE_AND_AFTER)
 def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
-    before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
+    before, after = (
+        parse_manifest(a_sharded_model(MAY_BE_A_HALF, **spec)) for spec in BEFORE_AND_AFTER[path]
+    )
 
     plan = ON_TWO_NODES if path.startswith(("pod.network", "engine.executor")) else the_plan
     assert what_one_sees(before, plan) != what_one_sees(after, plan)

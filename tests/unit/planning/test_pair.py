@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout, PairingRules
-from shardwright.planning.pair import SURE_GAIN, pair_choice, without_nodes
+from shardwright.planning.pairing import SURE_GAIN, pair_choice, without_nodes
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import Pair, PairChoice, PairCode
 from shardwright.planning.request import PairMode, PairWish

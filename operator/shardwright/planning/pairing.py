@@ -8,17 +8,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from shardwright.costs.estimates import Performance
-from shardwright.costs.pairs import PairEstimator, PairSpeed, Unit, kv_bytes, transfer_seconds
+from shardwright.costs.pairs import PairEstimator, Unit, kv_bytes, transfer_seconds
 from shardwright.costs.workload import Phase
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.layout import Candidate, Layout, Placement
+from shardwright.layouts.layout import Candidate, Placement
 from shardwright.layouts.placing import Shelf
-from shardwright.modelspec.model_spec import GroupedAttention, ModelSpec, RecurrentAttention
+from shardwright.modelspec.model_spec import RecurrentAttention
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.checks import LIMITS, limit_violations
 from shardwright.planning.choice import not_yet
 from shardwright.planning.numbers import smallest
+from shardwright.planning.pair_offers import (
+    PairOffer,
+    PricedGroup,
+    counts_near,
+    fewest_heads,
+    gpus_of_unit,
+    in_groups,
+    taken_by,
+    unit_within,
+)
 from shardwright.planning.planner import Considered, make_plan
 from shardwright.planning.report import Half, NoPlan, Pair, PairChoice, PairCode, PairReason, Plan
 from shardwright.planning.request import ALL_OF_A_RATE, Objective, PairMode, PairWish
@@ -63,43 +72,8 @@ _GROUPS: Final = 64
 """Most groups of one kind in a unit, as in ``spec.disaggregation``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
-    """A pair that might be: its groups, speed, cost, and how far the worst limit is missed."""
-
-    unit: Unit
-    units: int
-    speed: PairSpeed
-    cost: float
-    missed: float
-
-    @property
-    def worth(self) -> tuple[bool, float, float, int]:
-        """Return the key of the best: limits first, then tokens a second for the cost."""
-        in_time = self.missed <= 0
-        tokens = self.speed.performance.output_tokens_per_second / self.cost
-        return in_time, tokens if in_time else -self.missed, tokens, -gpus_of(self.unit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """One whole group, as it was priced: its times say which would do for one phase alone."""
-
-    one: Candidate
-    speed: Performance
-    cost: float
-
-    def worth(self, phase: Phase) -> float:
-        """Return prompts or tokens a second for the cost, as if there were nothing else."""
-        if phase is Phase.PREFILL:
-            alone = sum(each.seconds for each in self.speed.prefill_shares if each.name != "Queue")
-            return self.one.layout.attention_data / alone / self.cost
-        step = sum(each.seconds for each in self.speed.decode_shares if each.name != "Prefill")
-        return self.speed.running_requests / step / self.cost
-
-
 def pair_choice(considered: Considered, outcome: Plan | NoPlan, wish: PairWish) -> PairChoice:
-    """Return what comes of the question for a pair.
+    """Return the answer to who asks for a pair.
 
     Args:
         considered: The whole layouts, judged.
@@ -169,14 +143,14 @@ class _Search:
         }
 
     @cached_property
-    def _groups(self) -> list["_Group"]:
+    def _groups(self) -> list["PricedGroup"]:
         """Return every layout without stages that may be one half, priced."""
         load = self.considered.request.workload
         # Whatever the budget, so that more of it changes no order.
         at = replace(load, concurrency=_COMPARED_AT, requests_per_second=None)
         prices = self.considered.judge.prices.under(at)
         return [
-            _Group(one=one, speed=prices.estimate(one).performance, cost=self._cost(one))
+            PricedGroup(one=one, speed=prices.estimate(one).performance, cost=self._cost(one))
             for one in self._candidates
             if one.layout.pipeline == 1
         ]
@@ -210,8 +184,8 @@ class _Search:
     def _cost(self, candidate: Candidate) -> float:
         return self.considered.scale.total(candidate)
 
-    def _offers(self) -> Iterator[_Offer]:
-        heads = _fewest_heads(self.considered.model)
+    def _offers(self) -> Iterator[PairOffer]:
+        heads = fewest_heads(self.considered.model)
         rules = self.considered.traits.pairing
         for prefill in self.halves[Phase.PREFILL]:
             for decode in self.halves[Phase.DECODE]:
@@ -219,7 +193,7 @@ class _Search:
                 if alike and rules and rules.pairs(prefill.layout, decode.layout, heads):
                     yield from self._in_numbers(prefill, decode)
 
-    def _in_numbers(self, prefill: Candidate, decode: Candidate) -> Iterator[_Offer]:
+    def _in_numbers(self, prefill: Candidate, decode: Candidate) -> Iterator[PairOffer]:
         """Yield the offers of two layouts: as many decode groups as the limit needs and a few more,
         and the prefill groups that keep them busy.
         """
@@ -234,9 +208,9 @@ class _Search:
         most = self._most_gpus(decode)
         for units, prefills, decodes in self._numbers(prefill, decode):
             asked = replace(unit, prefill_groups=prefills, decode_groups=decodes)
-            if gpus_of(asked) <= most:
+            if gpus_of_unit(asked) <= most:
                 yield self._offer(asked, units)
-            elif (fewer := _within(asked, most)) and not self._is_fixed:
+            elif (fewer := unit_within(asked, most)) and not self._is_fixed:
                 yield self._offer(fewer, math.gcd(fewer.prefill_groups, fewer.decode_groups))
 
     @property
@@ -250,14 +224,14 @@ class _Search:
         wish, fixed = self.wish, self.considered.request.space.replicas
         needed = self._decodes(decode)
         if wish.prefill_groups and wish.decode_groups:
-            for units in (fixed,) if fixed else _from(needed / wish.decode_groups):
+            for units in (fixed,) if fixed else counts_near(needed / wish.decode_groups):
                 yield units, units * wish.prefill_groups, units * wish.decode_groups
             return
         rate = self.prices.prompts(prefill).rate * _BUSY
         # Units in a number that somebody says have alike groups.
         each = fixed or 1
-        for decodes in _from(needed / each):
-            for prefills in _from(self._answered(decode, decodes * each) / rate / each):
+        for decodes in counts_near(needed / each):
+            for prefills in counts_near(self._answered(decode, decodes * each) / rate / each):
                 units = fixed or math.gcd(prefills, decodes)
                 if max(prefills, decodes) * each <= units * _GROUPS:
                     yield units, prefills * each, decodes * each
@@ -291,7 +265,7 @@ class _Search:
         load = considered.request.workload
         return kv_bytes(considered.model, load, decode.layout, considered.traits)
 
-    def _offer(self, unit: Unit, units: int) -> _Offer:
+    def _offer(self, unit: Unit, units: int) -> PairOffer:
         speed = self.prices.speed(unit)
         request = self.considered.request
         late = (item.miss for item in limit_violations(speed.performance, request))
@@ -304,7 +278,7 @@ class _Search:
             missed = max(missed, speed.in_flight / room - 1, speed.busy / _BUSY - 1 - _ROUNDING)
         cost = unit.prefill_groups * self._cost(unit.prefill)
         cost += unit.decode_groups * self._cost(unit.decode)
-        return _Offer(unit=unit, units=units, speed=speed, cost=cost, missed=missed)
+        return PairOffer(unit=unit, units=units, speed=speed, cost=cost, missed=missed)
 
     def _most_gpus(self, decode: Candidate) -> int:
         """Return how many GPUs a pair may have: those that are free, within the budget."""
@@ -312,12 +286,12 @@ class _Search:
         free = sum(node.free for node in decode.pool.nodes)
         return free if most is None else min(free, most)
 
-    def _placed(self, offer: _Offer) -> tuple[Placement, Placement] | None:
+    def _placed(self, offer: PairOffer) -> tuple[Placement, Placement] | None:
         """Return the places of both halves, none if one has none or they take too many nodes."""
         unit, space = offer.unit, self.considered.request.space
-        first = Shelf(unit.prefill.pool).place(_in(unit.prefill.layout, unit.prefill_groups))
+        first = Shelf(unit.prefill.pool).place(in_groups(unit.prefill.layout, unit.prefill_groups))
         rest = unit.decode.pool.without(taken_by(first))
-        second = Shelf(rest).place(_in(unit.decode.layout, unit.decode_groups))
+        second = Shelf(rest).place(in_groups(unit.decode.layout, unit.decode_groups))
         if first.missing_nodes or second.missing_nodes:
             return None
         nodes = {name for place in (first, second) for group in place.groups for name in group}
@@ -328,9 +302,9 @@ class _Search:
     def _room(self) -> int:
         """Return how many of the smallest groups have room."""
         kept = (each for half in self.halves.values() for each in half)
-        return max(len(Shelf(each.pool).place(_in(each.layout, 2)).groups) for each in kept)
+        return max(len(Shelf(each.pool).place(in_groups(each.layout, 2)).groups) for each in kept)
 
-    def _pair(self, offer: _Offer, placed: tuple[Placement, Placement]) -> Pair | None:
+    def _pair(self, offer: PairOffer, placed: tuple[Placement, Placement]) -> Pair | None:
         """Return the pair with the plans of its halves, None if one of them has none."""
         considered, unit, speed = self.considered, offer.unit, offer.speed
         taken = taken_by(placed[0])
@@ -417,14 +391,14 @@ class _Search:
         speed = whole.estimate.performance
         return speed.output_tokens_per_second / self._cost(whole.candidate)
 
-    def _gain(self, offer: _Offer) -> float | None:
+    def _gain(self, offer: PairOffer) -> float | None:
         whole = self.best_whole
         if whole is None:
             return None
         tokens = offer.speed.performance.output_tokens_per_second
         return tokens / offer.cost / self._tokens_for_cost(whole)
 
-    def _judged(self, offer: _Offer, pair: Pair, whole: Plan | None) -> PairChoice:
+    def _judged(self, offer: PairOffer, pair: Pair, whole: Plan | None) -> PairChoice:
         against = tuple(self._against(offer, pair, whole))
         if self.wish.mode is PairMode.ON:
             slower = pair.gain is not None and pair.gain < 1
@@ -432,7 +406,7 @@ class _Search:
             return PairChoice(taken=True, best=pair, reasons=(*cost, *_said_of_taken(against)))
         return PairChoice(taken=not against, best=pair, reasons=against)
 
-    def _against(self, offer: _Offer, pair: Pair, whole: Plan | None) -> Iterator[PairReason]:
+    def _against(self, offer: PairOffer, pair: Pair, whole: Plan | None) -> Iterator[PairReason]:
         """Yield what speaks against a pair."""
         if offer.missed > 0:
             yield PairReason(code=PairCode.PAIR_MISSES_LIMITS, amount=offer.missed)
@@ -453,7 +427,7 @@ class _Search:
             yield PairReason(code=PairCode.PROMPTS_ARE_CHEAP, amount=prompts)
         yield PairReason(code=PairCode.GAIN_UNCERTAIN, amount=pair.gain)
 
-    def _idle(self, offer: _Offer) -> float:
+    def _idle(self, offer: PairOffer) -> float:
         """Return the share of the pair's GPU time that is idle, by cost."""
         unit, speed = offer.unit, offer.speed
         prefill = unit.prefill_groups * self._cost(unit.prefill)
@@ -475,58 +449,6 @@ class _Search:
         if stages:
             return PairCode.PAIR_NEEDS_PIPELINE, float(min(stages))
         return PairCode.PAIR_NEEDS_TWO_GROUPS, 0.0
-
-
-def _from(needed: float) -> tuple[int, ...]:
-    """Return the least number that does, and the one before: time is not spent on one half alone.
-
-    >>> _from(2.3), _from(0.2)
-    ((2, 3), (1,))
-    """
-    enough = max(1, math.ceil(needed))
-    return (enough - 1, enough) if enough > 1 else (enough,)
-
-
-def gpus_of(unit: Unit) -> int:
-    """Return the GPUs of all groups."""
-    prefill, decode = unit.prefill.layout, unit.decode.layout
-    return (
-        unit.prefill_groups * prefill.gpus_per_replica
-        + unit.decode_groups * decode.gpus_per_replica
-    )
-
-
-def _within(unit: Unit, most: int) -> Unit | None:
-    """Return about the same share of groups of each kind on so many GPUs, None if there is none."""
-    share = most / gpus_of(unit)
-    fewer = replace(
-        unit,
-        prefill_groups=max(1, math.floor(unit.prefill_groups * share)),
-        decode_groups=max(1, math.floor(unit.decode_groups * share)),
-    )
-    return fewer if gpus_of(fewer) <= most else None
-
-
-def taken_by(placement: Placement) -> dict[str, int]:
-    """Return the GPUs that a placement takes of each node."""
-    taken: dict[str, int] = {}
-    for group in placement.groups:
-        for name in group:
-            taken[name] = taken.get(name, 0) + placement.gpus_per_node
-    return taken
-
-
-def _in(layout: Layout, groups: int) -> Layout:
-    return replace(layout, replicas=groups)
-
-
-def _fewest_heads(model: ModelSpec) -> int | None:
-    heads = [
-        layer.attention.kv_heads
-        for layer in model.layers
-        if isinstance(layer.attention, GroupedAttention)
-    ]
-    return min(heads, default=None)
 
 
 def _none(code: PairCode, amount: float = 0.0) -> PairChoice:
