@@ -221,7 +221,7 @@ def _replayed(block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]
         return block[0]
     taken, code = list(steps(block[2])), 0
     for step in taken:
-        words = shlex.split(step.command)
+        words = shlex.split(step.command.replace("\\\n", ""))
         if PurePath(words[0]).name == "shardwright":
             code, said = run(words[1:])
             step.shown = _abridged(said.splitlines(), step.shown)
