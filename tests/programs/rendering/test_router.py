@@ -57,7 +57,7 @@ def test_and_not_where_it_does_not_answer() -> None:
     assert not has_workers(port)
 
 
-def a_pod(*, ready: bool, going: bool = False) -> dict[str, Any]:
+def a_seen_pod(*, ready: bool, going: bool = False) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if going else {}
     return {"metadata": metadata, "status": {"conditions": conditions}}
@@ -67,9 +67,9 @@ def a_pod(*, ready: bool, going: bool = False) -> dict[str, Any]:
     ("pods", "nobody"),
     [
         ([], True),
-        ([a_pod(ready=False), {"metadata": {}}], True),
-        ([a_pod(ready=True, going=True)], True),
-        ([a_pod(ready=False), a_pod(ready=True)], False),
+        ([a_seen_pod(ready=False), {"metadata": {}}], True),
+        ([a_seen_pod(ready=True, going=True)], True),
+        ([a_seen_pod(ready=False), a_seen_pod(ready=True)], False),
         (None, False),
     ],
     ids=["none runs", "they start", "the last one goes", "one serves", "they may not be listed"],

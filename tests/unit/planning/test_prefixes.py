@@ -4,6 +4,7 @@ plan counts that.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,9 +126,7 @@ def test_an_open_number_of_groups_takes_one_that_carries_the_rate_with_the_hits_
         ({"routing": {"mode": "Service"}}, False),
     ],
 )
-def test_a_router_that_asks_for_no_key_is_warned_of(
-    spec: Mapping[str, object], *, warned: bool
-) -> None:
+def test_a_router_that_asks_for_no_key_is_warned_of(spec: dict[str, Any], *, warned: bool) -> None:
     said = [one for one in planned(asked(**spec)).warnings if "whoever reaches the router" in one]
 
     assert len(said) == warned
