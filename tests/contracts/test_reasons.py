@@ -29,6 +29,7 @@ PASSED_ON = {
     "planning/engine_limits.py: code",
     "planning/missed.py: _CODES[found.capability]",
     "planning/no_plan.py: code",
+    "planning/pairing.py: code",
     "planning/shapes.py: code",
 }
 """Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new
@@ -203,5 +204,7 @@ def _passed_on() -> Iterator[str]:
                 isinstance(node, ast.keyword)
                 and node.arg == "code"
                 and not list(_texts(node.value))
+                # Reasons for and against a pair are no problems: the page of pairs lists them.
+                and not ast.unparse(node.value).startswith("PairCode.")
             ):
                 yield f"{name}: {ast.unparse(node.value)}"

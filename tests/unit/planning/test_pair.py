@@ -22,7 +22,7 @@ from tests.support.builders_plan import (
 
 AUTO = PairWish(mode=PairMode.AUTO)
 ON = PairWish(mode=PairMode.ON)
-LONG_PROMPTS = {"input_tokens": 8192, "output_tokens": 1024}
+LONG_PROMPTS: dict[str, Any] = {"input_tokens": 8192, "output_tokens": 1024}
 
 
 def _choice(
