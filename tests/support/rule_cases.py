@@ -302,6 +302,10 @@ RULE_CASES = (
         "PhaseInStages",
         *({"phase": "Prefill", "parallelism": {"pipeline": stages}} for stages in (2, 1)),
     ),
+    RuleCase(
+        "PhaseInStages",
+        *({"phase": "Decode", "parallelism": {"partition": cut}} for cut in ([16, 16], [32])),
+    ),
     *(
         RuleCase("PhaseRouted", wrong, right)
         for wrong, right in (

@@ -52,6 +52,12 @@ def broken_rules(spec: Spec) -> tuple[Problem, ...]:
     )
 
 
+_ONE_STAGE: Final = (
+    "!has(self.parallelism) || ((!has(self.parallelism.pipeline) || "
+    "self.parallelism.pipeline == 1) && (!has(self.parallelism.partition) || "
+    "size(self.parallelism.partition) <= 1))"
+)
+
 _UNSPLIT: Final = "!has(self.phase) || self.phase == 'Whole'"
 
 
@@ -651,11 +657,10 @@ RULES: Final = (
     Rule(
         code="PhaseInStages",
         path="spec",
-        field=".parallelism.pipeline",
-        cel=f"{_UNSPLIT} || !has(self.parallelism) || !has(self.parallelism.pipeline) || "
-        "self.parallelism.pipeline == 1",
-        message="parallelism.pipeline must be 1 with phase Prefill and Decode: the engine moves "
-        "no K/V between stages; set it to 1, or leave it out",
+        field=".parallelism",
+        cel=f"{_UNSPLIT} || {_ONE_STAGE}",
+        message="parallelism must pin no pipeline above 1 with phase Prefill and Decode: the "
+        "engine hands no K/V from stage to stage; remove the pin, or leave phase out",
         holds=spec.half_is_one_stage,
     ),
     Rule(
@@ -693,9 +698,7 @@ RULES: Final = (
         code="PairWithPipeline",
         path="spec",
         field=".parallelism",
-        cel=f"{_WHOLE} || !has(self.parallelism) || ((!has(self.parallelism.pipeline) || "
-        "self.parallelism.pipeline == 1) && (!has(self.parallelism.partition) || "
-        "size(self.parallelism.partition) == 1))",
+        cel=f"{_WHOLE} || {_ONE_STAGE}",
         message="parallelism must pin no pipeline above 1 with disaggregation.mode Auto or On: the "
         "engine hands no K/V from stage to stage; remove the pin, or use Off",
         holds=spec.a_pair_has_no_stages,

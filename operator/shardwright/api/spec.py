@@ -269,8 +269,7 @@ def half_is_by_itself(spec: "Spec") -> bool:
 
 def half_is_one_stage(spec: "Spec") -> bool:
     """Return whether a half is asked for no pipeline."""
-    stages = spec.parallelism and spec.parallelism.pipeline
-    return not is_half(spec) or stages in (None, 1)
+    return not is_half(spec) or _is_one_stage(spec.parallelism)
 
 
 def half_is_routed_where_it_answers(spec: "Spec") -> bool:
@@ -291,8 +290,11 @@ def a_pair_has_a_router(spec: "Spec") -> bool:
 
 def a_pair_has_no_stages(spec: "Spec") -> bool:
     """Return whether no pipeline is pinned where prompts and answers may be put apart."""
-    pins = spec.parallelism
-    return not is_paired(spec) or pins is None or max(pins.pipeline or 1, len(pins.partition)) == 1
+    return not is_paired(spec) or _is_one_stage(spec.parallelism)
+
+
+def _is_one_stage(pins: "Parallelism | None") -> bool:
+    return pins is None or max(pins.pipeline or 1, len(pins.partition)) == 1
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:

@@ -34,6 +34,11 @@ LEAST_APART: Final = 8
 measured: at 2 to 4 chance alone drove requests from their prefixes (docs/howto/routing.md).
 """
 
+PROMPTS_APART: Final = 2
+"""The same of groups that compute prompts alone. Unit: requests. Basis: chosen: few are there at
+once, and one that waits does so for a whole prompt of another.
+"""
+
 BALANCE_SHARE: Final = 4
 """A replica may have a quarter of its planned requests more than another. Basis: chosen: with the
 default of 64 all requests of a small load may go to one of two.
@@ -186,7 +191,8 @@ def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
     yield from ("--service-discovery", "--service-discovery-port", str(HTTP_PORT))
     yield from ("--service-discovery-namespace", deployment.owner.namespace)
     yield from _workers(deployment)
-    yield from ("--balance-abs-threshold", str(balance_threshold(plan)))
+    apart = PROMPTS_APART if deployment.half else balance_threshold(plan)
+    yield from ("--balance-abs-threshold", str(apart))
     yield from ("--balance-rel-threshold", BALANCE_RATIO)
     yield from _held(plan, deployment)
     yield from ("--health-check-interval-secs", str(HEALTH_SECONDS))

@@ -197,6 +197,7 @@ def test_the_router_of_a_pair_knows_the_leaders_of_both_halves_of_one_revision()
         *("--decode-policy", "power_of_two"),
     ]
     assert not {"--selector", "--policy"} & {*told}
+    assert told[told.index("--balance-abs-threshold") + 1] == "2"
 
 
 def test_with_a_key_the_router_of_a_pair_has_it_and_follows_no_tokens() -> None:
