@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling recovery test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools router-wheels scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit collected docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling recovery test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools router-wheels scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then on=36 off=0; else on= off=; fi; \
@@ -24,9 +24,14 @@ $(BIN)/.installed: requirements-dev.lock pyproject.toml
 setup: $(BIN)/.installed ## Make the development environment in .venv
 	@$(BIN)/python -m compileall -q operator/shardwright # where PYTHONDONTWRITEBYTECODE is set, every start would compile it anew
 
-test: setup lint tools ## Everything that must pass: lint, types, layers, all tests but those below
+test: setup tools ## Everything that must pass: lint, types, layers, all tests but those below
+	$(MAKE) --no-print-directory -j2 lint collected
 	$(BIN)/python -m pytest -n 3 --dist loadfile # two that mostly wait, each for a control plane of its own, beside one that computes
 	$(BIN)/python -m pytest tests/rights --rights # what those asked of the API server against what the chart grants
+
+# mypy has one core: on the other one, what pytest makes of the asserts is made once and not by each process
+collected: setup
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true # the run that follows says what is wrong
 
 test-unit: setup ## The fast tests, without a control plane, on every core
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not controlplane"
@@ -182,8 +187,8 @@ score: setup $(AGAINST:%=build/%/.installed) ## Predict the published measuremen
 explore: setup ## Ask the planner 2,000 random questions; reports broken laws (5 minutes)
 	$(BIN)/python -m benchmarks.explore $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(FIRST),--first $(FIRST))
 
-fit: setup ## Fit the cost model to the published measurements anew (about 15 minutes)
-	$(BIN)/python benchmarks/fit.py --data $(TRUTH)
+fit: setup ## Fit the cost model to the published measurements anew (about 15 minutes; CHECK=1 only compares)
+	$(BIN)/python benchmarks/fit.py --data $(TRUTH) $(if $(CHECK),--check)
 
 bench-operator: setup tools ## Measure the operator with 1,000 models on 5,000 nodes (half an hour)
 	$(BIN)/python -m benchmarks.fleet --check --write

@@ -17,6 +17,7 @@ from tests.support.builders_chart import (
     GONE,
     STORED,
     chart_with,
+    default_of,
     defaults,
     difference,
     named,
@@ -138,24 +139,20 @@ def test_null_empties_what_the_chart_delivers(
     assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {(True, GONE)}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(name for name, value in defaults().items() if isinstance(value, list)),
-        *(
-            f"policy.{name}"
-            for name, value in defaults()["policy"].items()
-            if isinstance(value, list)
-        ),
-    ],
-)
-def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
+def test_null_is_an_empty_list(control_plane: ControlPlane) -> None:
     """Who takes the images that are admitted away by `null` has admitted none, and not all of
     them.
     """
-    emptied = render(control_plane, "--set-json", f"{name}=[]")
+    policy = defaults()["policy"]
+    names = [
+        *(name for name, value in defaults().items() if isinstance(value, list)),
+        *(f"policy.{name}" for name, value in policy.items() if isinstance(value, list)),
+    ]
+    emptied = render(control_plane, *(f"--set-json={name}=[]" for name in names))
 
-    assert difference(emptied, render(control_plane, "--set", f"{name}=null")) == {}
+    nulls = render(control_plane, *(f"--set={name}=null" for name in names))
+
+    assert difference(emptied, nulls) == {}
 
 
 def test_each_option_of_the_operator_is_the_charts_or_may_be_added(
@@ -221,13 +218,15 @@ def test_a_value_that_stored_ones_do_not_know_is_as_this_chart_delivers_it(
     assert difference(as_delivered, render(control_plane, chart=chart)) == {}
 
 
-@pytest.mark.parametrize("name", EMPTIED)
 def test_what_null_has_emptied_stays_empty_when_values_are_reused(
-    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, name: str
+    control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     """Helm stores what `null` has emptied as if there were no such value."""
-    emptied = render(control_plane, "--set", f"{name}=null")
-    chart = chart_with(tmp_path, without(defaults(), name))
+    stored = defaults()
+    for name in EMPTIED:
+        assert default_of(name), name
+        stored = without(stored, name)
 
-    assert difference(as_delivered, emptied) != {}
-    assert difference(emptied, render(control_plane, chart=chart)) == {}
+    emptied = render(control_plane, *(f"--set={name}=null" for name in EMPTIED))
+
+    assert difference(emptied, render(control_plane, chart=chart_with(tmp_path, stored))) == {}

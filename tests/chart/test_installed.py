@@ -82,13 +82,51 @@ def cluster() -> Iterator[ControlPlane]:
         yield running
 
 
+class Installation:
+    """The chart on the cluster, installed for the first test that wants it and there until one
+    wants it gone.
+    """
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        self._cluster = cluster
+        self._said = ""
+
+    def notes(self) -> str:
+        self._said = self._said or _install(self._cluster)
+        return self._said.partition("NOTES:\n")[2]
+
+    def remove(self) -> None:
+        """Take it away with all that it leaves."""
+        if self._said:
+            self._cluster.helm(
+                "uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found"
+            )
+            _remove_kept(self._cluster)
+            self._said = ""
+
+
+@pytest.fixture(scope="module")
+def installation(cluster: ControlPlane) -> Installation:
+    return Installation(cluster)
+
+
 @pytest.fixture
-def notes(cluster: ControlPlane) -> Iterator[str]:
-    """The chart installed for one test, and what helm said; afterwards nothing of it is left."""
-    said = _install(cluster)
-    yield said.partition("NOTES:\n")[2]
-    cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found")
-    _remove_kept(cluster)
+def notes(installation: Installation) -> str:
+    """The chart installed, and what helm said; the test changes nothing of it."""
+    return installation.notes()
+
+
+@pytest.fixture
+def once(installation: Installation) -> Iterator[str]:
+    """The same for a test that changes it: afterwards nothing of it is left."""
+    yield installation.notes()
+    installation.remove()
+
+
+@pytest.fixture
+def bare(installation: Installation) -> None:
+    """Nothing of the chart is there."""
+    installation.remove()
 
 
 def test_the_operators_pods_run_where_only_restricted_pods_may(
@@ -107,6 +145,144 @@ def test_the_operators_pods_run_where_only_restricted_pods_may(
     del pod["spec"]["containers"][0]["securityContext"]
     with pytest.raises(ApiError, match='violates PodSecurity "restricted'):
         cluster.api.create(pods, pod)
+
+
+def test_every_command_of_the_notes_works(cluster: ControlPlane, notes: str) -> None:
+    (manifest,) = re.findall(r"kubectl apply -f - <<EOF\n(.*?)  EOF\n", notes, re.DOTALL)
+    commands = re.findall(
+        r"^  kubectl (?!apply|wait|port-forward)(.*?)(?: -w)?(?:  .*)?$", notes, re.MULTILINE
+    )
+
+    cluster.kubectl("apply", "-f", "-", input=manifest)
+    printed = {command: cluster.kubectl(*shlex.split(command)) for command in commands}
+    cluster.kubectl("delete", "smodel", "qwen")
+
+    assert list(printed) == [
+        f"-n {NAMESPACE} rollout status deployment/shardwright",
+        "get smodel",
+        "describe smodel qwen",
+        "explain shardedmodel.spec",
+    ]
+    assert (
+        'deployment "shardwright" successfully rolled out'
+        in printed[f"-n {NAMESPACE} rollout status deployment/shardwright"]
+    )
+    assert "qwen" in printed["get smodel"]
+    assert "Qwen/Qwen2.5-7B-Instruct" in printed["describe smodel qwen"]
+    assert "workload" in printed["explain shardedmodel.spec"]
+
+
+def test_a_second_release_beside_the_first_is_refused(cluster: ControlPlane, notes: str) -> None:
+    del notes
+    said = cluster.helm(
+        "install", "shardwright-two", str(CHART), "--namespace", "models", *NAMED, check=False
+    )
+
+    assert (
+        f"installation {NAMESPACE}/shardwright watches all namespaces: have each watch its own "
+        "with watchNamespaces"
+    ) in said
+
+
+def test_roles_of_the_cluster_include_sharded_models(cluster: ControlPlane, notes: str) -> None:
+    del notes
+    for role in ("view", "edit", "admin"):
+        cluster.kubectl(
+            "create",
+            "rolebinding",
+            role,
+            f"--clusterrole={role}",
+            f"--user={role}er",
+            "--namespace=models",
+        )
+    wait_for(
+        lambda: _may(cluster, "editer", "create", "shardedmodels"), 30, "the roles to be aggregated"
+    )
+
+    writers = {
+        "shardedmodels": SEE | WRITE | {"deletecollection"},
+        "shardedmodels/status": {"get"},
+        "shardedmodels/scale": {"get"} | SCALE,
+    }
+    assert _rights(cluster, "viewer") == {
+        "shardedmodels": SEE,
+        "shardedmodels/status": {"get"},
+        "shardedmodels/scale": {"get"},
+    }
+    assert _rights(cluster, "editer") == writers
+    assert _rights(cluster, "adminer") == writers
+    assert _rights(cluster, "nobody") == {}
+    said = cluster.kubectl(
+        "create", "-f", "-", "-n", "models", "--as=viewer", input=yaml.safe_dump(MODEL), check=False
+    )
+    assert 'User "viewer" cannot create resource "shardedmodels"' in said
+    cluster.kubectl("create", "-f", "-", "-n", "models", "--as=editer", input=yaml.safe_dump(MODEL))
+    cluster.kubectl("scale", "smodel/llama", "--replicas=2", "-n", "models", "--as=editer")
+    assert cluster.api.get(f"{MODELS}/llama")["spec"]["replicas"] == 2
+    cluster.api.delete(f"{MODELS}/llama")
+
+
+def test_the_operators_account_has_no_way_to_more_rights(cluster: ControlPlane, notes: str) -> None:
+    del notes
+    account = f"system:serviceaccount:{NAMESPACE}:shardwright"
+    forbidden = [
+        ("get", "", "secrets", ""),
+        ("list", "", "secrets", ""),
+        ("create", "", "pods", "exec"),
+        ("create", "", "serviceaccounts", "token"),
+        ("update", "shardwright.io", "shardedmodels", ""),
+        ("patch", "", "nodes", ""),
+        ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("impersonate", "", "users", ""),
+    ]
+
+    assert [right for right in forbidden if _allowed(cluster, account, *right)] == []
+    assert _allowed(cluster, account, "patch", "shardwright.io", "shardedmodels", "status")
+
+
+def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so_far(
+    cluster: ControlPlane, once: str, tmp_path: Path
+) -> None:
+    del once
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    token = wait_for(
+        lambda: cluster.api.get(f"{secrets}/shardwright-signing").get("data", {}).get("token"),
+        30,
+        "the chart's key",
+    )
+    chapter = (CHART / "README.md").read_text().partition("## Keys")[2]
+    commands = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)[0]
+    commands = commands.replace("shardwright-system", NAMESPACE).replace(
+        "charts/shardwright", str(CHART)
+    )
+
+    environment = {
+        **os.environ,
+        **cluster.environment(),
+        "PATH": f"{cluster.bin}:{os.environ['PATH']}",
+    }
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+    )
+
+    own = b64decode(cluster.api.get(f"{secrets}/shardwright-keys")["data"]["keys"])
+    keys = read_keys(own.decode()).secrets
+    assert (keys[0], len(keys)) == (b64decode(token), 2)
+    volumes = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")[
+        "spec"
+    ]["template"]["spec"]["volumes"]
+    (signing,) = (volume["secret"] for volume in volumes if volume["name"] == "signing")
+    assert (signing["secretName"], signing["items"]) == (
+        "shardwright-keys",
+        [{"key": "keys", "path": "keys"}],
+    )
+    assert list(tmp_path.iterdir()) == []
+    cluster.api.delete(f"{secrets}/shardwright-keys")
 
 
 def test_without_users_of_its_own_it_runs_where_a_policy_gives_each_namespace_a_range(
@@ -151,31 +327,6 @@ def test_without_users_of_its_own_it_runs_where_a_policy_gives_each_namespace_a_
     cluster.kubectl("delete", "-f", "-", input=RESTRICTED_V2)
 
 
-def test_every_command_of_the_notes_works(cluster: ControlPlane, notes: str) -> None:
-    (manifest,) = re.findall(r"kubectl apply -f - <<EOF\n(.*?)  EOF\n", notes, re.DOTALL)
-    commands = re.findall(
-        r"^  kubectl (?!apply|wait|port-forward)(.*?)(?: -w)?(?:  .*)?$", notes, re.MULTILINE
-    )
-
-    cluster.kubectl("apply", "-f", "-", input=manifest)
-    printed = {command: cluster.kubectl(*shlex.split(command)) for command in commands}
-    cluster.kubectl("delete", "smodel", "qwen")
-
-    assert list(printed) == [
-        f"-n {NAMESPACE} rollout status deployment/shardwright",
-        "get smodel",
-        "describe smodel qwen",
-        "explain shardedmodel.spec",
-    ]
-    assert (
-        'deployment "shardwright" successfully rolled out'
-        in printed[f"-n {NAMESPACE} rollout status deployment/shardwright"]
-    )
-    assert "qwen" in printed["get smodel"]
-    assert "Qwen/Qwen2.5-7B-Instruct" in printed["describe smodel qwen"]
-    assert "workload" in printed["explain shardedmodel.spec"]
-
-
 def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(cluster: ControlPlane) -> None:
     told = cluster.helm(
         "install",
@@ -196,6 +347,7 @@ def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(cluster: Control
     assert "shardwright crd" not in untold
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("values", ["--reuse-values", "--reset-then-reuse-values"])
 def test_an_upgrade_brings_the_crd_and_leaves_the_models(
     cluster: ControlPlane, tmp_path: Path, values: str
@@ -224,54 +376,10 @@ def test_an_upgrade_brings_the_crd_and_leaves_the_models(
     _remove_kept(cluster)
 
 
-def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so_far(
-    cluster: ControlPlane, notes: str, tmp_path: Path
-) -> None:
-    del notes
-    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
-    token = wait_for(
-        lambda: cluster.api.get(f"{secrets}/shardwright-signing").get("data", {}).get("token"),
-        30,
-        "the chart's key",
-    )
-    chapter = (CHART / "README.md").read_text().partition("## Keys")[2]
-    commands = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)[0]
-    commands = commands.replace("shardwright-system", NAMESPACE).replace(
-        "charts/shardwright", str(CHART)
-    )
-
-    environment = {
-        **os.environ,
-        **cluster.environment(),
-        "PATH": f"{cluster.bin}:{os.environ['PATH']}",
-    }
-    subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        check=True,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-    )
-
-    own = b64decode(cluster.api.get(f"{secrets}/shardwright-keys")["data"]["keys"])
-    keys = read_keys(own.decode()).secrets
-    assert (keys[0], len(keys)) == (b64decode(token), 2)
-    volumes = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")[
-        "spec"
-    ]["template"]["spec"]["volumes"]
-    (signing,) = (volume["secret"] for volume in volumes if volume["name"] == "signing")
-    assert (signing["secretName"], signing["items"]) == (
-        "shardwright-keys",
-        [{"key": "keys", "path": "keys"}],
-    )
-    assert list(tmp_path.iterdir()) == []
-    cluster.api.delete(f"{secrets}/shardwright-keys")
-
-
 def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them_over(
-    cluster: ControlPlane, notes: str
+    cluster: ControlPlane, once: str
 ) -> None:
-    del notes
+    del once
     created = cluster.api.create(MODELS, MODEL)
 
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
@@ -286,6 +394,7 @@ def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them
     assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
 
 
+@pytest.mark.usefixtures("bare")
 def test_without_keep_an_uninstall_takes_everything(cluster: ControlPlane) -> None:
     _install(cluster, CHART, "--set", "crds.keep=false")
 
@@ -294,18 +403,7 @@ def test_without_keep_an_uninstall_takes_everything(cluster: ControlPlane) -> No
     wait_for(lambda: _left(cluster) == [], 30, "nothing to be left")
 
 
-def test_a_second_release_beside_the_first_is_refused(cluster: ControlPlane, notes: str) -> None:
-    del notes
-    said = cluster.helm(
-        "install", "shardwright-two", str(CHART), "--namespace", "models", *NAMED, check=False
-    )
-
-    assert (
-        f"installation {NAMESPACE}/shardwright watches all namespaces: have each watch its own "
-        "with watchNamespaces"
-    ) in said
-
-
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("release", ["123", "4.5-b", "x" * 53, "shardwright.eu", "true"])
 def test_any_release_name_gives_names_and_labels_that_the_api_server_takes(
     cluster: ControlPlane, release: str
@@ -328,62 +426,7 @@ def test_any_release_name_gives_names_and_labels_that_the_api_server_takes(
     )
 
 
-def test_roles_of_the_cluster_include_sharded_models(cluster: ControlPlane, notes: str) -> None:
-    del notes
-    for role in ("view", "edit", "admin"):
-        cluster.kubectl(
-            "create",
-            "rolebinding",
-            role,
-            f"--clusterrole={role}",
-            f"--user={role}er",
-            "--namespace=models",
-        )
-    wait_for(
-        lambda: _may(cluster, "editer", "create", "shardedmodels"), 30, "the roles to be aggregated"
-    )
-
-    writers = {
-        "shardedmodels": SEE | WRITE | {"deletecollection"},
-        "shardedmodels/status": {"get"},
-        "shardedmodels/scale": {"get"} | SCALE,
-    }
-    assert _rights(cluster, "viewer") == {
-        "shardedmodels": SEE,
-        "shardedmodels/status": {"get"},
-        "shardedmodels/scale": {"get"},
-    }
-    assert _rights(cluster, "editer") == writers
-    assert _rights(cluster, "adminer") == writers
-    assert _rights(cluster, "nobody") == {}
-    said = cluster.kubectl(
-        "create", "-f", "-", "-n", "models", "--as=viewer", input=yaml.safe_dump(MODEL), check=False
-    )
-    assert 'User "viewer" cannot create resource "shardedmodels"' in said
-    cluster.kubectl("create", "-f", "-", "-n", "models", "--as=editer", input=yaml.safe_dump(MODEL))
-    cluster.kubectl("scale", "smodel/llama", "--replicas=2", "-n", "models", "--as=editer")
-    assert cluster.api.get(f"{MODELS}/llama")["spec"]["replicas"] == 2
-
-
-def test_the_operators_account_has_no_way_to_more_rights(cluster: ControlPlane, notes: str) -> None:
-    del notes
-    account = f"system:serviceaccount:{NAMESPACE}:shardwright"
-    forbidden = [
-        ("get", "", "secrets", ""),
-        ("list", "", "secrets", ""),
-        ("create", "", "pods", "exec"),
-        ("create", "", "serviceaccounts", "token"),
-        ("update", "shardwright.io", "shardedmodels", ""),
-        ("patch", "", "nodes", ""),
-        ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
-        ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
-        ("impersonate", "", "users", ""),
-    ]
-
-    assert [right for right in forbidden if _allowed(cluster, account, *right)] == []
-    assert _allowed(cluster, account, "patch", "shardwright.io", "shardedmodels", "status")
-
-
+@pytest.mark.usefixtures("bare")
 def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(
     cluster: ControlPlane,
 ) -> None:

@@ -1,13 +1,13 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from shardwright.api.settings import ConfigFetch, Settings, read_settings
 from tests.harness.api import Manifest
@@ -29,7 +29,7 @@ from tests.support.builders_chart import (
 from tests.support.settings_delivered import IMAGE, SETTINGS, settings_text
 from tests.support.values_fitted import EFFECTS as FITTED
 from tests.support.values_fitted import REFUSALS as WRONG
-from tests.support.values_fitted import TESTED_APART
+from tests.support.values_fitted import TESTED_APART, runs
 
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
@@ -107,12 +107,9 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         1,
         {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE},
     ),
-    "image.repository": (
-        "mirror.example:5000/ai/op",
-        {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"},
-    ),
-    "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
-    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
+    "image.repository": ("mirror.example:5000/ai/op", runs("mirror.example:5000/ai/op:0.1.0")),
+    "image.tag": ("v9", runs(f"{IMAGE}:v9")),
+    "image.digest": (DIGEST, runs(f"{IMAGE}@{DIGEST}")),
     "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
     "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
     "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
@@ -170,7 +167,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text(MIRRORED),
             f"{GROUPS} spec.variables.4.expression": '["/models"]',
-            f"{ROUTERS} spec.variables.3.expression": '["/models"]',
+            f"{ROUTERS} spec.variables.0.expression": '["/models"]',
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
@@ -216,7 +213,10 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "policy.admittedLockMemory": (
         ["hpc"],
-        {f"{SETTINGS}": settings_text({}, {"admittedLockMemory": ["hpc"]})},
+        {
+            f"{SETTINGS}": settings_text({}, {"admittedLockMemory": ["hpc"]}),
+            f"{GROUPS} spec.variables.4.expression": '["hpc"]',
+        },
     ),
     "policy.admittedServiceAccounts": (
         {"team": ["reader"], "*": []},
@@ -224,15 +224,15 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{SETTINGS}": settings_text(
                 {}, {"admittedServiceAccounts": {"team": ["reader"], "*": []}}
             ),
-            f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
-            f"{ROUTERS} spec.variables.3.expression": '["*/","team/","team/reader"]',
+            f"{GROUPS} spec.variables.0.expression": '["*/","team/","team/reader"]',
+            f"{ROUTERS} spec.variables.0.expression": '["*/","team/","team/reader"]',
         },
     ),
     "policy.admittedSecretVolumes": (
         {"*": ["licence"]},
         {
             f"{SETTINGS}": settings_text({}, {"admittedSecretVolumes": {"*": ["licence"]}}),
-            f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
+            f"{GROUPS} spec.variables.2.expression": '["*/","*/licence"]',
         },
     ),
     "policy.admittedPodKeys": (
@@ -646,49 +646,119 @@ def test_no_default_is_unknown_to_the_schema() -> None:
     assert schema()["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("path", EFFECTS | FITTED)
-def test_a_value_changes_just_what_it_says(
-    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, path: str
-) -> None:
-    value, expected = (EFFECTS | FITTED)[path]
-    before, switched_on = as_delivered, list[str]()
-    if path.endswith(".labels"):  # of an object that is there only where it is asked for
-        switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
-        before = render(control_plane, *switched_on)
+def _apart(path: str) -> set[str]:
+    """Return what no two values of one rendering may share: the part of the values that they are
+    in, and what they change.
 
-    changed = difference(
-        before, render(control_plane, *switched_on, "--values", _values(tmp_path, path, value))
+    Rules and variables are found by their numbers, which others of the same object move.
+    """
+    changed = {
+        re.sub(r" (rules|spec\.variables)\..*", "", item)
+        for item in (EFFECTS | FITTED)[path][1]
+        if item != SETTINGS
+    }
+    whole = {item for item in changed if " " not in item}
+    return {path.partition(".")[0], *changed, *(f"whole {item}" for item in whole)}
+
+
+def _meet(one: set[str], other: set[str]) -> bool:
+    return bool(one & other) or any(
+        f"whole {item.partition(' ')[0]}" in mine
+        for mine, theirs in ((one, other), (other, one))
+        for item in theirs
     )
 
-    assert changed == expected
+
+def _together(paths: Iterable[str]) -> list[list[str]]:
+    """Return the values by rendering: those that have nothing to do with each other share one."""
+    found: list[tuple[list[str], set[str]]] = []
+    for path in paths:
+        apart = _apart(path)
+        for members, taken in found:
+            if not _meet(apart, taken):
+                members.append(path)
+                taken.update(apart)
+                break
+        else:
+            found.append(([path], apart))
+    return [members for members, _ in found]
 
 
-@pytest.mark.parametrize("path", REFUSALS | WRONG)
-def test_a_wrong_value_is_refused_with_its_path_and_the_limit(
-    control_plane: ControlPlane, tmp_path: Path, path: str
+def _merged(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _changes(old: Any, new: Any) -> Any:
+    """Return those parts of a JSON object that are otherwise than in another one."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return {
+        key: _changes(old.get(key), value) for key, value in new.items() if old.get(key) != value
+    }
+
+
+def _expected(paths: Iterable[str]) -> dict[str, Any]:
+    """Return what all of these values change together."""
+    found = [(EFFECTS | FITTED)[path][1] for path in paths]
+    settings = delivered = json.loads(settings_text({}))
+    for effect in found:
+        if SETTINGS in effect:
+            settings = _merged(settings, _changes(delivered, json.loads(effect[SETTINGS])))
+    changed = {path: value for effect in found for path, value in effect.items()}
+    if SETTINGS in changed:
+        changed[SETTINGS] = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    return changed
+
+
+@pytest.mark.parametrize("paths", _together(EFFECTS | FITTED), ids=" ".join)
+def test_each_value_changes_just_what_it_says(
+    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, paths: list[str]
 ) -> None:
-    value, message = (REFUSALS | WRONG)[path]
+    before = as_delivered
+    # Labels are of an object that is there only where it is asked for.
+    of_what = [path.removesuffix("labels") for path in paths if path.endswith(".labels")]
+    switched_on = [word for name in of_what for word in ("--set", f"{name}enabled=true")]
+    if switched_on:
+        before = render(control_plane, *switched_on)
+    values = _values(tmp_path, {path: (EFFECTS | FITTED)[path][0] for path in paths})
 
-    said = _template(control_plane, "--values", _values(tmp_path, path, value))
+    after = render(control_plane, *switched_on, "--values", values)
 
-    assert f"- at {message}" in said
-    assert said.count("- at ") == 1
+    assert difference(before, after) == _expected(paths)
+
+
+def test_each_wrong_value_is_refused_with_its_path_and_the_limit(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    wrong = {path: value for path, (value, _) in (REFUSALS | WRONG).items()}
+
+    said = _template(control_plane, "--values", _values(tmp_path, wrong))
+    _says_just(said, [message for _, message in (REFUSALS | WRONG).values()])
 
 
 @pytest.mark.parametrize(
-    ("flag", "message"),
+    ("flags", "messages"),
     [
-        ("replica=2", "'': additional properties 'replica' not allowed"),
-        ("image.name=x", "'/image': additional properties 'name' not allowed"),
-        ("crds.install=true", "'/crds': additional properties 'install' not allowed"),
-        ("resources.claims=x", "'/resources': additional properties 'claims' not allowed"),
-        ("catalogue.a b=x", "'/catalogue': additional properties 'a b' not allowed"),
-        ("replicas=two", "'/replicas': got string, want integer"),
-        ("replicas=6", "'/replicas': maximum: got 6, want 5"),
+        (
+            "replica=2,image.name=x,crds.install=true,resources.claims=x,catalogue.a b=x",
+            (
+                "'': additional properties 'replica' not allowed",
+                "'/image': additional properties 'name' not allowed",
+                "'/crds': additional properties 'install' not allowed",
+                "'/resources': additional properties 'claims' not allowed",
+                "'/catalogue': additional properties 'a b' not allowed",
+            ),
+        ),
+        ("replicas=two", ("'/replicas': got string, want integer",)),
+        ("replicas=6", ("'/replicas': maximum: got 6, want 5",)),
     ],
 )
-def test_an_unknown_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
-    assert f"- at {message}" in _template(control_plane, "--set", flag)
+def test_unknown_values_are_refused(
+    control_plane: ControlPlane, flags: str, messages: tuple[str, ...]
+) -> None:
+    _says_just(_template(control_plane, "--set", flags), messages)
 
 
 @pytest.mark.parametrize(
@@ -736,7 +806,7 @@ def test_a_digest_wins_over_a_tag(
 ) -> None:
     both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
 
-    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}
+    assert difference(as_delivered, both) == runs(f"{IMAGE}@{DIGEST}")
 
 
 def test_a_config_from_a_file_reaches_the_catalogue_unchanged(
@@ -757,6 +827,12 @@ def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[M
     ) == Settings(config_fetch=ConfigFetch(enabled=True))
 
 
+def _says_just(said: str, messages: Collection[str]) -> None:
+    """Check that helm names each of these mistakes and no other, however it groups them."""
+    assert [message for message in messages if f"- at {message}" not in said] == []
+    assert said.count("- at ") - said.count(": validation failed\n") == len(messages)
+
+
 def _template(control_plane: ControlPlane, *arguments: str) -> str:
     said = control_plane.helm(
         "template", "shardwright", str(CHART), *NAMED, *arguments, check=False
@@ -765,9 +841,14 @@ def _template(control_plane: ControlPlane, *arguments: str) -> str:
     return said
 
 
-def _values(folder: Path, path: str, value: Any) -> str:
-    for step in reversed(path.split(".")):
-        value = {step: value}
+def _values(folder: Path, values: Mapping[str, Any]) -> str:
+    """Return a file that sets values by their dotted paths."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        inner = value
+        for step in reversed(path.split(".")):
+            inner = {step: inner}
+        nested = _merged(nested, inner)
     file = folder / "values.yaml"
-    file.write_text(yaml.safe_dump(value))
+    file.write_text(json.dumps(nested))
     return str(file)

@@ -29,6 +29,7 @@ PASSED_ON = {
     "planning/engine_limits.py: code",
     "planning/missed.py: _CODES[found.capability]",
     "planning/no_plan.py: code",
+    "planning/pairing.py: code",
     "planning/shapes.py: code",
 }
 """Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new
@@ -73,7 +74,9 @@ def test_codes_from_variables_come_from_known_places() -> None:
 
 
 def _page() -> str:
-    return (ROOT / "docs" / "reasons.md").read_text()
+    pages = ("reasons.md", "reference/reasons-of-input.md")
+    texts = ((ROOT / "docs" / page).read_text() for page in pages)
+    return "\n## ".join(text.partition("\n## ")[2] for text in texts)
 
 
 def _explained() -> list[str]:
@@ -201,5 +204,7 @@ def _passed_on() -> Iterator[str]:
                 isinstance(node, ast.keyword)
                 and node.arg == "code"
                 and not list(_texts(node.value))
+                # Reasons for and against a pair are no problems: the page of pairs lists them.
+                and not ast.unparse(node.value).startswith("PairCode.")
             ):
                 yield f"{name}: {ast.unparse(node.value)}"

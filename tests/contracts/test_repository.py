@@ -148,6 +148,7 @@ def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
     commands_of_ci = [
         "make test",
         "make test-browser",
+        "make recovery",
         "make crash-matrix POINTS=24 SEED=14",
         "make test-engine",
         "make demo DEMO=once",

@@ -4,6 +4,7 @@ says.
 
 import ast
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.support.wrapping import AS_WRITTEN
@@ -32,6 +33,16 @@ REPLACED = {
     "as do 1 others": "as does one other",
 }
 """Each phrase that was found, with its replacement."""
+
+PLAIN = {
+    "anew": "again",
+    "whoever": "anybody who",
+    "carry it": "are enough",
+    "stands beside": "is next to",
+}
+"""What reads like a translation, with its replacement: in pages that people read from the top."""
+
+LOOKED_UP = ("docs/decisions/", "docs/reference/", "docs/benchmarks/", "docs/reasons.md")
 
 ONE_CASE = {"Mind", "without limit"}
 """Phrases that stand for something else in another case: a mind, and a LimitRange."""
@@ -62,12 +73,27 @@ def test_nobody_has_to_decode_it() -> None:
         if not (name := file.relative_to(ROOT).as_posix()).startswith(AS_WRITTEN)
     }
 
-    assert [
+    assert _found(REPLACED, texts) == []
+
+
+def test_pages_are_in_plain_words() -> None:
+    pages = {
+        name: file.read_text()
+        for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+        if not (name := file.relative_to(ROOT).as_posix()).startswith(LOOKED_UP)
+    }
+
+    assert _found(PLAIN, pages) == []
+
+
+def _found(phrases: Iterable[str], texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each phrase with the file that has it."""
+    return [
         (phrase, name)
-        for phrase in REPLACED
+        for phrase in phrases
         for name, text in texts.items()
         if _phrase(phrase).search(text)
-    ] == []
+    ]
 
 
 def _phrase(phrase: str) -> re.Pattern[str]:

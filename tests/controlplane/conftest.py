@@ -84,7 +84,8 @@ def gated() -> Iterator[ControlPlane]:
     schedulers that want them.
     """
     with ControlPlane.start(features=["gang-scheduling"]) as running:
-        install_chart(running, "--set", "schedulers={Native,Coscheduling}")
+        values = "schedulers={Native,Coscheduling},policy.admittedLockMemory={served}"
+        install_chart(running, "--set", values)
         yield running
 
 

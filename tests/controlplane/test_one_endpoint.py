@@ -1,4 +1,4 @@
-"""The routes of docs/howto/one-endpoint.md: an API server with the Gateway API's own definition of
+"""The routes of docs/howto/reach-a-model.md: an API server with the Gateway API's own definition of
 an HTTPRoute takes each of them, and all of it.
 """
 
@@ -20,8 +20,9 @@ pytestmark = pytest.mark.controlplane
 ROOT = Path(__file__).parents[2]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ROUTES = "/apis/gateway.networking.k8s.io/v1"
-PAGE = (ROOT / "docs" / "howto" / "one-endpoint.md").read_text()
-SHOWN = [yaml.safe_load(block.partition("```")[0]) for block in PAGE.split("```yaml\n")[1:]]
+PAGE = (ROOT / "docs" / "howto" / "reach-a-model.md").read_text()
+BLOCKS = [yaml.safe_load(block.partition("```")[0]) for block in PAGE.split("```yaml\n")[1:]]
+SHOWN = [block for block in BLOCKS if block.get("kind") == "HTTPRoute"]
 
 
 @pytest.fixture(scope="module")

@@ -152,22 +152,37 @@ def with_volume(**volume: Any) -> Manifest:
     return item
 
 
+def with_claims(name: str) -> Manifest:
+    item = a_group()
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Ti"}}}
+    item["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": name}, "spec": claim}]
+    return item
+
+
+def renamed(item: Manifest, name: str) -> Manifest:
+    return {**item, "metadata": {**item["metadata"], "name": name}}
+
+
 DENIED = "denied request"  # by several policies: which one is said is chance
 WHOSE = "only objects that a ShardedModel controls"
 WHERE = "the operator writes nothing in namespaces of the system, or in its own"
-HOST = "share nothing with their host"
+FIELDS = "pods of the operator have the fields that it renders"
+PARTS = "containers of the operator have the fields that it renders"
 MOUNTS = "mount empty folders, claims, images, ConfigMaps, their ssh key and token"
-UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
+CAPABLE = "have no capability, but for IPC_LOCK where it is admitted"
 ACCOUNT = (
     "have no service account but the default one and those that are admitted, and no token of it"
 )
 VARIABLES = "take no variable from a Secret but HF_TOKEN, VLLM_API_KEY and"
+SYSTEMIC = "have no priority of the system"
+USERS = "run under the runtime's seccomp profile, and as root only to lock memory"
+NAMES = "objects of the operator are named after their model"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
 POLICY = "are about pods of a model or its router, and are named"
-LABELS = "under the SELinux label and AppArmor profile that the runtime gives them"
 SERVICES = "are of type ClusterIP and select pods of a model"
 SELECTS = {"selector": {"shardwright.io/model": "m"}, "ports": [{"port": 80}]}
 TOKEN = {"serviceAccountToken": {"path": "token"}}
+DROPPED = {"drop": ["ALL"]}
 A_SECRET = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "theirs", "key": "k"}}}
 A_KEY = {
     "type": "shardwright.io/ssh-key",
@@ -196,21 +211,21 @@ CREATES: dict[str, Attack] = {
         "keep a plan, scripts or a model's config", owned("ConfigMap", "kube-root-ca.crt")
     ),
     "a Service of nobody": Attack(
-        WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}
+        WHOSE, {"kind": "Service", "metadata": {"name": "m"}, "spec": SELECTS}
     ),
     "a Service that takes all pods": Attack(
-        SERVICES, owned("Service", "api", spec={"ports": [{"port": 80}]})
+        SERVICES, owned("Service", "m", spec={"ports": [{"port": 80}]})
     ),
     "a Service that leads elsewhere": Attack(
         SERVICES,
-        owned("Service", "api", spec={"type": "ExternalName", "externalName": "evil.example"}),
+        owned("Service", "m", spec={"type": "ExternalName", "externalName": "evil.example"}),
     ),
     "a Service on every node": Attack(
-        SERVICES, owned("Service", "api", spec={**SELECTS, "type": "NodePort"})
+        SERVICES, owned("Service", "m", spec={**SELECTS, "type": "NodePort"})
     ),
     "a Service with an address of somebody": Attack(
         "gives no Service external addresses",
-        owned("Service", "api", spec={**SELECTS, "externalIPs": ["192.0.2.1"]}),
+        owned("Service", "m", spec={**SELECTS, "externalIPs": ["192.0.2.1"]}),
     ),
     "a budget that stops each drain": Attack(
         "are about pods of a model",
@@ -225,7 +240,7 @@ CREATES: dict[str, Attack] = {
             data={".dockerconfigjson": "e30="},
         ),
     ),
-    "a Secret of another name": Attack(KEYS, owned("Secret", "registry", **A_KEY)),
+    "a Secret of another name": Attack(KEYS, owned("Secret", "m-registry", **A_KEY)),
     "a Secret with other keys": Attack(
         KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})
     ),
@@ -248,15 +263,9 @@ CREATES: dict[str, Attack] = {
         POLICY,
         owned(
             "NetworkPolicy",
-            "others",
+            "m-others",
             spec={"podSelector": {"matchLabels": SELECTS["selector"]}, "ingress": [{}]},
         ),
-    ),
-    "a group with another SELinux label": Attack(
-        LABELS, in_container(securityContext={"seLinuxOptions": {"type": "spc_t"}})
-    ),
-    "a group without AppArmor": Attack(
-        LABELS, in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}})
     ),
     "a Secret of nobody": Attack(
         WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}
@@ -288,45 +297,34 @@ CREATES: dict[str, Attack] = {
         MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})
     ),
     "a group with a Secret": Attack(MOUNTS, with_volume(secret={"secretName": "theirs"})),
-    "a group with the host's network": Attack(HOST, a_group(hostNetwork=True)),
-    "a group with the host's processes": Attack(HOST, a_group(hostPID=True)),
-    "a group with the host's memory": Attack(HOST, a_group(hostIPC=True)),
-    "a group past the scheduler": Attack(HOST, a_group(nodeName="control-plane-0")),
+    "a group with the host's processes": Attack(FIELDS, a_group(hostPID=True)),
+    "a group with the host's memory": Attack(FIELDS, a_group(hostIPC=True)),
+    "a group past the scheduler": Attack(FIELDS, a_group(nodeName="control-plane-0")),
     "a group with a port of the host": Attack(
-        HOST, in_container(ports=[{"containerPort": 80, "hostPort": 80}])
-    ),
-    "a privileged group": Attack(
-        UNPRIVILEGED,
-        in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": True}),
+        PARTS, in_container(ports=[{"containerPort": 80, "hostPort": 80}])
     ),
     "a group with a capability": Attack(
-        UNPRIVILEGED,
+        CAPABLE,
         in_container(securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}),
     ),
     "a group that keeps its capabilities": Attack(
-        UNPRIVILEGED, in_container(securityContext={"capabilities": {}})
+        CAPABLE, in_container(securityContext={"capabilities": {}})
     ),
     "a group that becomes more": Attack(
-        UNPRIVILEGED, in_container(securityContext={"allowPrivilegeEscalation": True})
-    ),
-    "a group that says what it sees of /proc": Attack(
-        UNPRIVILEGED, in_container(securityContext={"procMount": "Default"})
-    ),
-    "a group as root": Attack(
-        "as root only to lock memory", in_container(securityContext={"runAsUser": 0})
+        CAPABLE, in_container(securityContext={"allowPrivilegeEscalation": True})
     ),
     "a group that may call anything": Attack(
         "the runtime's seccomp profile",
         a_group(securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1}),
     ),
     "a group with a privileged first container": Attack(
-        UNPRIVILEGED,
+        PARTS,
         a_group(
             initContainers=[{"name": "i", "image": "i", "securityContext": {"privileged": True}}]
         ),
     ),
     "a group with all keys of a Secret": Attack(
-        VARIABLES, in_container(envFrom=[{"secretRef": {"name": "theirs"}}])
+        PARTS, in_container(envFrom=[{"secretRef": {"name": "theirs"}}])
     ),
     "a group with a key of a Secret": Attack(VARIABLES, in_container(env=[A_SECRET])),
 }
@@ -359,40 +357,100 @@ def a_read(
     return job
 
 
-RUNS = "run the program that reads a config"
-HARMLESS = "have no rights, no privileges, nothing of their host and no files"
+RUNS = "run the program of its own image that reads a config"
+HARMLESS = "have no rights, no files and no devices"
 ENDS = "read the config of a model, are named so, end, and are never changed"
 A_KEY_OF_A_SECRET = {"secretKeyRef": {"name": "theirs", "key": "k"}}
+BENT_CONTAINERS = {
+    "privileged": {"privileged": True, "allowPrivilegeEscalation": True},
+    "without seccomp": {"seccompProfile": {"type": "Unconfined"}},
+    "without AppArmor": {"appArmorProfile": {"type": "Unconfined"}},
+    "of another SELinux label": {"seLinuxOptions": {"type": "spc_t"}},
+    "with the whole of /proc": {"procMount": "Default"},
+    "as root": {"runAsUser": 0},
+}
+BENT_PODS: dict[str, Manifest] = {
+    "with the host's network": {"hostNetwork": True},
+    "with sysctls": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
+    "with groups of others": {"securityContext": {"supplementalGroups": [0]}},
+    "with names of others": {"hostAliases": [{"ip": "192.0.2.1", "hostnames": ["hub"]}]},
+    "with devices of others": {
+        "resourceClaims": [{"name": "compute-domain-channel", "resourceClaimName": "theirs"}]
+    },
+}
+OF_THE_SYSTEM = {"priorityClassName": "system-node-critical"}
+ELSEWHERE = {"httpGet": {"host": "169.254.169.254", "port": 80}}
 
 CREATES |= {
     "a Job in kube-system": Attack(WHERE, a_read(), "kube-system"),
     "a Job of nobody": Attack(WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}),
-    "a Job of another name": Attack(ENDS, a_read(name="backup")),
+    "a Job of another name": Attack(ENDS, a_read(name="m-backup")),
     "a Job that does not end": Attack(ENDS, a_read(activeDeadlineSeconds=86_400)),
     "a Job that stays": Attack(ENDS, a_read(ttlSecondsAfterFinished=None)),
+    "a Job that is tried again and again": Attack(ENDS, a_read(backoffLimit=10**6)),
     "many pods of a Job": Attack(ENDS, a_read(parallelism=100)),
     "a Job of another program": Attack(
         RUNS, a_read(container={"command": ["python", "-c", "import os"]})
     ),
+    "a Job of another image": Attack(RUNS, a_read(container={"image": "registry.example/evil"})),
     "a Job with another account": Attack(HARMLESS, a_read(pod={"serviceAccountName": "builder"})),
     "a Job with a token": Attack(HARMLESS, a_read(pod={"automountServiceAccountToken": True})),
-    "a Job with the host's network": Attack(HARMLESS, a_read(pod={"hostNetwork": True})),
     "a Job with files": Attack(
         HARMLESS, a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]})
     ),
-    "a privileged Job": Attack(
-        HARMLESS, a_read(container={"securityContext": {"privileged": True}})
+    "a Job with GPUs": Attack(
+        HARMLESS, a_read(container={"resources": {"limits": {"nvidia.com/gpu": "8"}}})
     ),
-    "a Job as root": Attack(HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})),
+    "a Job of the system": Attack(SYSTEMIC, a_read(pod=OF_THE_SYSTEM)),
+    "a Job without a user": Attack(
+        USERS, a_read(pod={"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}})
+    ),
     "a Job with a key of a Secret": Attack(
         "take no variable from a Secret but HF_TOKEN",
         a_read(container={"env": [{"name": "X", "valueFrom": A_KEY_OF_A_SECRET}]}),
     ),
     "a Job with all keys of a Secret": Attack(
-        "take no variable from a Secret but HF_TOKEN",
-        a_read(container={"envFrom": [{"secretRef": {"name": "theirs"}}]}),
+        PARTS, a_read(container={"envFrom": [{"secretRef": {"name": "theirs"}}]})
     ),
+    "a group of the system": Attack(SYSTEMIC, a_group(**OF_THE_SYSTEM)),
+    "a group that locks memory unasked": Attack(
+        CAPABLE,
+        in_container(securityContext={"capabilities": {"add": ["IPC_LOCK"], **DROPPED}}),
+        OTHERS,
+    ),
+    "a group that has the kubelet ask others": Attack(
+        PARTS, in_container(lifecycle={"preStop": ELSEWHERE})
+    ),
+    "a group that has the kubelet ask others first": Attack(
+        PARTS, in_container(lifecycle={"postStart": ELSEWHERE})
+    ),
+    "a group whose probes ask others": Attack(
+        PARTS, in_container(livenessProbe={"exec": None, **ELSEWHERE})
+    ),
+    "a group whose probes reach others": Attack(
+        PARTS,
+        in_container(
+            startupProbe={"exec": None, "tcpSocket": {"host": "169.254.169.254", "port": 80}}
+        ),
+    ),
+    "a group that takes storage": Attack("for their cache alone", with_claims("more")),
+    "a Service of another name": Attack(NAMES, owned("Service", "vault", spec=SELECTS)),
+    "a budget of another name": Attack(
+        NAMES,
+        owned(
+            "PodDisruptionBudget",
+            "theirs",
+            spec={"maxUnavailable": 0, "selector": {"matchLabels": SELECTS["selector"]}},
+        ),
+    ),
+    "a group of another name": Attack(NAMES, renamed(a_group(), "theirs")),
 }
+for said, fields in BENT_CONTAINERS.items():
+    CREATES[f"a group {said}"] = Attack(PARTS, in_container(securityContext=fields))
+    CREATES[f"a Job {said}"] = Attack(PARTS, a_read(container={"securityContext": fields}))
+for said, fields in BENT_PODS.items():
+    CREATES[f"a group {said}"] = Attack(FIELDS, a_group(**fields))
+    CREATES[f"a Job {said}"] = Attack(FIELDS, a_read(pod=fields))
 
 
 @pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
@@ -460,11 +518,14 @@ def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
     fields = {"apiVersion": "apps/v1", "revision": 1, "data": {"zlib": ""}}
     cluster.api.create(theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields})
 
-    stolen.create(revisions, owned("ControllerRevision", "m-revision-0123456789", **fields))
+    made = owned("ControllerRevision", "m-revision-0123456789", **fields)
+    # Else the garbage collector may delete it first.
+    made["metadata"]["ownerReferences"][0]["uid"] = _uid(cluster)
+    stolen.create(revisions, made)
     with pytest.raises(
         ApiError, match="are revisions of models, are named so, and are never changed"
     ):
-        stolen.create(revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields))
+        stolen.create(revisions, owned("ControllerRevision", "m-7c9b6f5d4", **fields))
     with pytest.raises(ApiError, match=WHOSE):
         stolen.delete(f"{theirs}/theirs-revision-0123456789")
     stolen.delete(f"{revisions}/m-revision-0123456789")
@@ -528,12 +589,11 @@ def test_groups_have_only_the_account_and_secrets_that_are_admitted_in_their_nam
 def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(
     cluster: ControlPlane, stolen: Api
 ) -> None:
-    owner = cluster.api.get(f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m")[
-        "metadata"
-    ]["uid"]
     groups = PATHS["StatefulSet"].format(MODELS)
-    good = a_group()
-    good["metadata"]["ownerReferences"] = [{**OWNER, "uid": owner, "blockOwnerDeletion": True}]
+    good = renamed(a_group(), "m-0")
+    good["metadata"]["ownerReferences"] = [
+        {**OWNER, "uid": _uid(cluster), "blockOwnerDeletion": True}
+    ]
     path = f"{groups}/{stolen.create(groups, good)['metadata']['name']}"
     host, own = (
         {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
@@ -542,7 +602,7 @@ def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_fu
     cluster.api.patch(path, {"spec": {"template": {"spec": host}}})
 
     assert stolen.patch(path, {"spec": {"replicas": 0}})["spec"]["replicas"] == 0
-    with pytest.raises(ApiError, match=HOST):
+    with pytest.raises(ApiError, match=FIELDS):
         stolen.patch(path, {"spec": {"template": {"spec": {"hostPID": True}}}})
     assert (
         "hostNetwork"
@@ -556,6 +616,11 @@ def test_what_the_token_makes_for_a_model_that_does_not_exist_goes_again(
 ) -> None:
     del stolen
     wait_for(lambda: "nobody-plan" not in _names(cluster), 180, "the garbage collector to take it")
+
+
+def _uid(cluster: ControlPlane) -> str:
+    path = f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m"
+    return str(cluster.api.get(path)["metadata"]["uid"])
 
 
 def _names(cluster: ControlPlane) -> set[str]:

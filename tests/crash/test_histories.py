@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.cluster.client import ApiError
@@ -28,6 +28,7 @@ from tests.harness.api import Manifest
 from tests.support.builders_nodes import a_node
 from tests.support.builders_operator import LARGE, NAMESPACE
 from tests.support.builders_resource import a_sharded_model
+from tests.support.examples import examples
 from tests.support.invariants import at_any_moment, at_rest
 from tests.support.memory_operator import MemoryOperator
 
@@ -37,7 +38,7 @@ NAMES: Final = ("large", "small", "other")
 beside one another's.
 """
 
-histories = settings(max_examples=30)
+histories = examples(15)
 
 
 @dataclass

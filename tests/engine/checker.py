@@ -498,8 +498,12 @@ def pretend_gpus() -> None:
         sys.modules[name] = _Extension(
             name
         )  # those of the CPU build want instructions that not every machine has
-    from vllm import platforms
+    from vllm import platforms, triton_utils
 
+    # Kernels beside the connector of pairs read the numbers of theirs while they are imported.
+    triton_utils.triton.Config = lambda settings, **numbers: types.SimpleNamespace(
+        kwargs=settings, **numbers
+    )
     platforms._current_platform = _platform()()
     _answer_for_missing_operations()
     _keep_no_model_cache()

@@ -24,6 +24,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.place import pod_template
+from shardwright.rendering.pod import script_settings
 from shardwright.rendering.pod_resources import workers_per_pod
 from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
@@ -81,6 +82,7 @@ class Launch:
         """
         variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]["env"]
         values = {item["name"]: expanded(item["value"]) for item in variables if "value" in item}
+        values |= script_settings(self.plan, self.deployment).variables
         return {name: value.replace("/cache", cache_folder) for name, value in values.items()} | {
             "VLLM_HOST_IP": "127.0.0.1"
         }
@@ -339,6 +341,8 @@ FEATURES: dict[str, dict[str, Any]] = {
         }
     },
     "parsers of the family": {"model": {"id": "Qwen/Qwen3-8B"}},
+    "prompts alone": {"phase": "Prefill"},
+    "answers alone, on two nodes": {"phase": "Decode", "parallelism": {"tensor": 16}},
     "arguments of a user": {
         "engine": {
             "args": {
@@ -365,7 +369,8 @@ def _features() -> Iterator[Launch]:
         manifest = {
             "apiVersion": "shardwright.io/v1alpha1",
             "kind": "ShardedModel",
-            "metadata": {"name": "m"},
+            # As the half of a pair must be named.
+            "metadata": {"name": f"m-{spec['phase'].lower()}" if "phase" in spec else "m"},
         }
         launch = planned(
             f"feature {name}",

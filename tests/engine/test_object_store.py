@@ -19,6 +19,7 @@ from cryptography.x509 import IPAddress
 
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
+from shardwright.rendering.pod import script_settings
 from shardwright.rendering.render import render
 from shardwright.rendering.volumes import CA_DIR
 from tests.engine import environment
@@ -150,11 +151,16 @@ def read(
     deployment = a_deployment(
         model="meta-llama/Llama-3.1-8B-Instruct", object_store=store, load_format="runai_streamer"
     )
-    engine = engine_of(render(a_plan_of(Layout()), deployment))
+    plan = a_plan_of(Layout())
+    engine = engine_of(render(plan, deployment))
+    by_script = [
+        {"name": name, "value": value}
+        for name, value in script_settings(plan, deployment).variables
+    ]
     folders = {"/cache": str(home / "cache"), f"{CA_DIR}/ca.crt": str(server.certificate)}
     variables = {
         item["name"]: value_of(item, keys, folders)
-        for item in engine["env"]
+        for item in (*engine["env"], *by_script)
         if not is_left_out(item)
     }
     streamer = environment.streamer(installed)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.cluster.client import ApiError
@@ -25,10 +25,11 @@ from tests.harness.api import Manifest
 from tests.support.builders_nodes import a_node
 from tests.support.builders_operator import LARGE, NAMESPACE
 from tests.support.builders_resource import a_sharded_model
+from tests.support.examples import examples
 from tests.support.memory_cluster import LOAD_SECONDS, READY, MemoryCluster
 from tests.support.memory_operator import MemoryOperator
 
-histories = settings(max_examples=6)
+histories = examples(6)
 
 SHAPES: Final[dict[int, dict[str, Any]]] = {
     1: {"parallelism": {"tensor": 8, "pipeline": 1}},

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.hardware.inventory import Inventory, Pool
@@ -19,8 +19,9 @@ from tests.support.builders_plan import (
     an_nvl72_pool,
     vllm_traits,
 )
+from tests.support.examples import examples
 
-laws = settings(max_examples=15, deadline=None)
+laws = examples(10)
 
 models = st.sampled_from(["llama-8b", "llama-70b", "qwen2.5-7b", "qwen3-30b-a3b"])
 objectives = st.sampled_from(list(OptimizeFor))

@@ -5,7 +5,7 @@ model is cut.
 from dataclasses import replace
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.pipeline.assembly import plan_serving
@@ -13,6 +13,7 @@ from shardwright.pipeline.replanning import Ground, plan_anew
 from shardwright.planning.report import Plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import a_subject, plan_of, stock
+from tests.support.examples import examples
 
 NODES = h100_nodes(2)
 GPUS = 16
@@ -26,7 +27,7 @@ def open_plan(rate: int) -> Plan:
     return plan_of(plan_serving(subject, stock(subject, NODES)))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(
     st.sampled_from(RATES), st.integers(1, 20), st.integers(0, 20), st.none() | st.integers(1, 20)
 )

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardwright.errors import Problem
@@ -24,6 +24,7 @@ from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import group_name
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.examples import examples
 from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
 
 SELECTOR = {"pool": "serving"}
@@ -35,7 +36,7 @@ RECOVERED_SECONDS = 2400
 move and its loading.
 """
 
-histories = settings(max_examples=40)
+histories = examples(15)
 
 
 MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {

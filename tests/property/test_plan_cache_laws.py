@@ -4,7 +4,7 @@ nodes that are free.
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.hardware.facts import NodeFacts
@@ -18,6 +18,7 @@ from shardwright.resolving.subject import Subject
 from tests.harness.fleet import NVL72_TRAYS, make_nvl72
 from tests.support.builders_nodes import a_gb200_rack, h100_nodes
 from tests.support.builders_subject import a_subject
+from tests.support.examples import examples
 
 NODES = 5
 FACTS = [fact for node in h100_nodes(NODES) if isinstance(fact := read_node(node), NodeFacts)]
@@ -86,7 +87,7 @@ def asked_with(nodes: int, gpus: int) -> st.SearchStrategy[list[tuple[str, list[
     return st.lists(st.tuples(st.sampled_from(sorted(SUBJECTS)), taken), min_size=1, max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(asked_with(NODES, gpus=8))
 def test_a_remembered_plan_is_the_one_that_would_be_made_on_what_is_free(
     asked: list[tuple[str, list[int]]],
@@ -94,7 +95,7 @@ def test_a_remembered_plan_is_the_one_that_would_be_made_on_what_is_free(
     _agree(FACTS, asked)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(10)
 @given(asked_with(RACKS * TRAYS, gpus=4))
 def test_a_remembered_plan_in_racks_is_the_one_that_would_be_made_on_what_is_free(
     asked: list[tuple[str, list[int]]],
@@ -102,7 +103,7 @@ def test_a_remembered_plan_in_racks_is_the_one_that_would_be_made_on_what_is_fre
     _agree(IN_RACKS, asked)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(IN_WHOLE_RACKS)), left_in_racks, st.integers(1, 4)),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardwright.costs.communication import Fabric, all_reduce_seconds, send_seconds
@@ -26,8 +26,9 @@ from tests.support.builders_plan import (
     an_nvl72_pool,
     vllm_traits,
 )
+from tests.support.examples import examples
 
-laws = settings(max_examples=20, deadline=None)
+laws = examples(15)
 
 models = st.sampled_from(["llama-8b", "llama-70b", "qwen2.5-7b", "qwen3-30b-a3b"])
 gpus = st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "MI300X-192GB", "B200-SXM-180GB"])

@@ -5,7 +5,7 @@ touches nothing foreign.
 import copy
 from collections import Counter
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardwright.reconcile.decide import Decision, Desired, decide
@@ -23,6 +23,7 @@ from tests.support.builders_reconcile import (
     service,
     stateful_set,
 )
+from tests.support.examples import examples
 
 LIMIT = 12
 
@@ -74,7 +75,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(st.integers(1, 3), st.integers(1, 2), events)
 @example(
     1, 1, [("nothing", 3, True), ("roll", 3, False), ("nothing", 3, False)]

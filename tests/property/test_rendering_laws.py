@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.layouts.layout import Layout
@@ -18,6 +18,7 @@ from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, 
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
+from tests.support.examples import examples
 from tests.support.option_values import check_value
 from tests.support.ranks import expanded, free_port, ranks_of
 from tests.support.rendered import by_name, engine_of, environment_of, scalars, shape
@@ -216,7 +217,7 @@ words_of_users = st.builds(
 )
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.integers(2, 4), st.sampled_from([1, 8]), words_of_users)
 def test_the_ranks_of_a_group_differ_in_rank_flags_only(
     nodes: int, tensor: int, words: dict[str, Any]
@@ -234,7 +235,7 @@ def test_the_ranks_of_a_group_differ_in_rank_flags_only(
     ]
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.integers(2, 4), st.integers(1, 3), st.sampled_from([1, 4]), words_of_users)
 def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only(
     nodes: int, local: int, tensor: int, words: dict[str, Any]
@@ -259,7 +260,7 @@ def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only
     ]
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.integers(2, 3), st.sampled_from([1, 8]), words_of_users)
 def test_of_a_group_that_ray_joins_the_leader_alone_is_told_what_to_serve(
     nodes: int, tensor: int, words: dict[str, Any]

@@ -5,7 +5,7 @@ is planned twice.
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.api.resource import parse_manifest
@@ -18,6 +18,7 @@ from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_resource import a_sharded_model
+from tests.support.examples import examples
 
 NODES = tuple(f"h100-{index:02}" for index in range(5))
 GPUS = 8
@@ -47,7 +48,7 @@ def plan_on(subject: Subject, nodes: list[str]) -> Plan:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(
     st.sampled_from(sorted(SUBJECTS)),
     st.permutations(NODES),
@@ -80,7 +81,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     assert short is None or room == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     st.sampled_from(sorted(SUBJECTS)),
     st.lists(st.sampled_from(NODES), min_size=1, max_size=6),

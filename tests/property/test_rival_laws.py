@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shardwright.hardware.gpus import load_gpus
@@ -21,8 +21,9 @@ from tests.support.builders_plan import (
     an_nvl72_pool,
     vllm_traits,
 )
+from tests.support.examples import examples
 
-laws = settings(max_examples=25, deadline=None)
+laws = examples(15)
 
 
 @st.composite

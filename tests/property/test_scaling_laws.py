@@ -4,12 +4,13 @@ does not notice.
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.rendering.names import group_number
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_snapshot import ONE_NODE, OWNER, Operator
+from tests.support.examples import examples
 from tests.support.small_cluster import LOAD_SECONDS, UNREADY, SmallCluster
 
 GROUPS = 4
@@ -35,7 +36,7 @@ def harm(operator: Operator, number: int, *, failed: bool) -> None:
     operator.cluster.version += 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.tuples(

@@ -5,7 +5,7 @@ limits are reached.
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.costs.coefficients import coefficients_of
@@ -25,8 +25,9 @@ from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_network, a_pool, vllm_traits
+from tests.support.examples import examples
 
-laws = settings(max_examples=40, deadline=None)
+laws = examples(20)
 loads = st.builds(
     Workload,
     input_tokens=st.integers(1, 8192),
@@ -127,6 +128,7 @@ floors = st.builds(
     hidden_token_seconds=st.floats(0, 1e-5),
     attention=st.just((SLIDING, WHOLE)),
     widened=st.booleans(),
+    four_bit_bytes=st.floats(0.0, 1e12),
     expert_widened=st.booleans(),
     expert_columns=st.floats(64, 8192),
     product=st.sampled_from(["", "NVIDIA 9 fp8", "NVIDIA 10 nvfp4"]),
@@ -213,17 +215,18 @@ def _seconds_per_byte(fabric: Fabric) -> float:
     return (all_reduce_seconds(2 * size, fabric) - all_reduce_seconds(size, fabric)) / size
 
 
-@given(ranks=st.integers(2, 8), own_kernel=st.booleans())
+@given(ranks=st.integers(2, 8), own_kernel=st.booleans(), two_shot=st.booleans())
 def test_an_all_reduce_moves_what_a_reduce_scatter_and_an_all_gather_move(
     ranks: int,
     own_kernel: bool,  # noqa: FBT001
+    two_shot: bool,  # noqa: FBT001
 ) -> None:
     link = load_gpus()["H100-SXM-80GB"].scale_up
     assert link is not None
     one_of_two = (ranks - 1) / ranks / (link.bytes_per_second * SCALE_UP_EFFICIENCY)
 
     assert _seconds_per_byte(
-        Fabric(inner_ranks=ranks, inner=link, own_kernel=own_kernel)
+        Fabric(inner_ranks=ranks, inner=link, own_kernel=own_kernel, two_shot=two_shot)
     ) == pytest.approx(2 * one_of_two)
 
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.waiting import GPUS, Cluster, Model, place
 from shardwright.reconcile.waiting import BACKFILL_SECONDS, CLAIM_SECONDS, claimed_before
+from tests.support.examples import examples
 
 NODES = 4
 LONGEST_STAY = CLAIM_SECONDS  # a claim waits no longer for GPUs
@@ -68,7 +69,7 @@ def history(models: list[Model]) -> list[tuple[float, Cluster]]:
     return steps
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(arrivals())
 def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(
     models: list[Model],
@@ -85,7 +86,7 @@ def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(
     assert not cluster.line
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(arrivals())
 def test_nobody_is_put_on_what_one_before_him_claims(models: list[Model]) -> None:
     steps = history(models)
@@ -105,7 +106,7 @@ def test_nobody_is_put_on_what_one_before_him_claims(models: list[Model]) -> Non
                 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(arrivals())
 def test_before_anybody_claims_whoever_fits_is_placed(models: list[Model]) -> None:
     for _, cluster in history(models):
@@ -116,7 +117,7 @@ def test_before_anybody_claims_whoever_fits_is_placed(models: list[Model]) -> No
             )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(arrivals())
 def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(
     models: list[Model],
@@ -129,7 +130,7 @@ def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(
                 assert place(model, sorted(free), free) is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(arrivals())
 def test_no_gpu_is_claimed_twice_or_held_twice(models: list[Model]) -> None:
     for _, cluster in history(models):

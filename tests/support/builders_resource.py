@@ -238,4 +238,10 @@ def complete_specs() -> tuple[Manifest, ...]:
     fifth["model"]["weights"] = A_STORE
     sixth["routing"] = {"mode": "InferencePool", "endpointPicker": {"name": "epp", "port": 9002}}
     sixth["model"]["weights"] = {"uri": "az://models/llama", "objectStore": {"account": "weights"}}
-    return first, second, third, fourth, fifth, sixth
+    seventh = copy.deepcopy(first)
+    seventh["disaggregation"] = {"mode": "Auto", "prefillGroups": 1, "decodeGroups": 2}
+    seventh["model"] = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
+    del seventh["engine"]["kvOffload"], seventh["engine"]["speculation"]
+    eighth = copy.deepcopy(seventh) | {"phase": "Decode"}
+    del eighth["disaggregation"], eighth["scaling"]
+    return first, second, third, fourth, fifth, sixth, seventh, eighth

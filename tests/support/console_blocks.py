@@ -14,7 +14,7 @@ AGE = re.compile(r"\b\d+[smhd](\d+[smhd])?\b")
 
 @dataclass
 class Step:
-    """A command of a console block, and the output that is shown below it."""
+    """A command of a console block, on one line or several, and the output that is shown below it."""
 
     command: str
     shown: list[str] = field(default_factory=list)
@@ -28,6 +28,8 @@ def steps(text: str) -> Iterator[Step]:
             if step is not None:
                 yield step
             step = Step(command=line.removeprefix("$ "))
+        elif step is not None and step.command.endswith("\\"):
+            step.command += f"\n{line}"
         elif step is not None:
             step.shown.append(line)
     if step is not None:

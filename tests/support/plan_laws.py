@@ -11,11 +11,12 @@ from typing import Final
 from shardwright.hardware.gpus import Gpu, Link, relative_price
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import MOST_REPLICAS, Candidate
 from shardwright.modelspec.computed import stored_as
 from shardwright.modelspec.model_spec import ExpertFeedForward, ModelSpec, Weight
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import HALVED, NEAR_TIE
+from shardwright.planning.numbers import layout_on_pool
 from shardwright.planning.planner import Considered, consider, decided, make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor
@@ -211,11 +212,15 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing that surely starts brings more, and sooner, for no more GPUs, in whatever number of
     instances if that is open; by a near tie, and by the doubt of what nobody measured, it may.
 
-    But over nodes, where the plan stays inside them (law of nodes).
+    But over nodes, where the plan stays inside them (law of nodes); and in fewer instances, of
+    which each has more of the prefix hits, where a load is not carried.
     """
     plan, request = snapshot.plan, snapshot.question.request
+    load = request.workload
+    spread = load.prefix_cache_hit_rate > 0 and not load.follows_prefixes and not plan.carries_load
     for other in (*snapshot.ranked[1:], *_on_no_more_gpus(snapshot)):
-        if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
+        fewer = other.candidate.layout.replicas < plan.candidate.layout.replicas
+        if other.goes_over_nodes(request) > plan.goes_over_nodes(request) or (spread and fewer):
             continue
         surely = (other.tight, not other.carries_load, other.second_choice) <= (
             plan.tight,
@@ -254,11 +259,9 @@ def _in_all_numbers(snapshot: Snapshot, gpus: int | None = None) -> Iterator[Fea
     question, considered = snapshot.question, snapshot.considered
     load = question.request.workload
 
-    def numbers(largest: Candidate) -> range:
-        most = largest.layout.replicas
-        if gpus is not None:
-            most = min(most, gpus // largest.layout.gpus_per_replica)
-        return range(1, most + 1)
+    def numbers(one: Candidate, most: Callable[[], int]) -> range:
+        within = MOST_REPLICAS if gpus is None else gpus // one.layout.gpus_per_replica
+        return range(1, min(most(), within) + 1)
 
     most = _MOST_NUMBERS if load.requests_per_second else min(_MOST_NUMBERS, load.concurrency)
     candidates = enumerate_candidates(
@@ -381,11 +384,17 @@ def _more_load(snapshot: Snapshot) -> Iterator[Finding]:
         before, then = (plan.estimate.performance.output_tokens_per_second for plan in (old, new))
         if then < before * (1 - SLACK):
             yield _found("More load", snapshot, new, f"{before:.1f} of {_words(old)}: {then:.1f}")
+    # Batches shrink only for a load, and then a layout may surely start that was tight.
+    sure_only_now = any(
+        each.tight and layout_on_pool(each.candidate) == layout_on_pool(new.candidate)
+        for each in snapshot.ranked
+    )
     fewest = request.objective.optimize_for is OptimizeFor.THROUGHPUT and new.carries_load
     alike = new.goes_over_nodes(request) <= old.goes_over_nodes(request)
     cheaper = new.cost < old.cost * (1 - ROUNDING)
     if (
         fewest
+        and not sure_only_now
         and alike
         and cheaper
         and _whole_cost(after, new) < _whole_cost(snapshot, old) * (1 - ROUNDING)

@@ -217,6 +217,11 @@ def _rank(
             termination_log=str(root / "termination-log"),
         ),
         ray=replace(settings.ray, folder=str(root / "ray")),
+        variables=tuple(
+            (name, value)
+            for name, value in settings.variables
+            if name not in {"HOME", "PYTHONPATH"}
+        ),
     )
     for name, text in scripts(own).items():
         (root / "scripts" / name).write_text(text)
@@ -241,7 +246,6 @@ def _environment(
     container: Mapping[str, Any], labels: Mapping[str, str], index: int
 ) -> dict[str, str]:
     fields = {
-        "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         "status.podIP": "127.0.0.1",
         "metadata.name": f"{labels['shardwright.io/group']}-{index}",
         "metadata.labels['shardwright.io/template-hash']": labels["shardwright.io/template-hash"],

@@ -39,7 +39,7 @@ def pages() -> dict[str, str]:
         "reference/sglang-options.md": _page(_sglang()),
         "reference/operator-flags.md": _page(_flags()),
         "reference/command-options.md": _page(_commands()),
-        "environment.md": _page(_environment()),
+        "reference/environment.md": _page(_environment()),
         "reference/security-report.md": _page(_security()),
     }
     return {name: wrapped(text) for name, text in written.items()}
@@ -166,7 +166,7 @@ def _environment() -> Iterator[str]:
     yield from ("# Environment variables", "", WRITTEN, "")
     yield "`spec.engine.env` takes the variables below by name. Any other is refused with"
     yield (
-        "[EnvironmentForbidden](reasons.md#environmentforbidden): libraries add settings "
+        "[EnvironmentForbidden](reasons-of-input.md#environmentforbidden): libraries add settings "
         "without asking, and some of them"
     )
     yield (

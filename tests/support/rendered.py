@@ -1,5 +1,6 @@
 """Looks into rendered bundles."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,11 +32,25 @@ def engine_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
 
 
 def environment_of(bundle: Bundle, group: int = 0) -> dict[str, Any]:
-    """Return the environment of a group's engine: name to value or to the source of the value."""
-    return {
+    """Return the environment of a group's engine, ``launch.sh`` included: name to value or to the
+    source of the value.
+    """
+    told = {
         item["name"]: item.get("value", item.get("valueFrom"))
         for item in engine_of(bundle, group)["env"]
     }
+    files = of_kind(bundle.objects, "ConfigMap")[0]["data"]
+    set_there = exported(files["environment.sh"])
+    # No variable of the pod is one that the script would set to something else.
+    assert not told.keys() & set_there.keys()
+    return told | set_there
+
+
+def exported(script: str) -> dict[str, str]:
+    """Return what a script of ours exports, by name."""
+    lines = (line for line in script.splitlines() if line.startswith("export "))
+    words = (shlex.split(line)[1].partition("=") for line in lines)
+    return {name: value for name, _, value in words}
 
 
 def shape(value: Any) -> Any:

@@ -42,8 +42,24 @@ def _placed(**fields: Any) -> Manifest:
     return {"placement": fields}
 
 
+def _apart(**fields: Any) -> Manifest:
+    return {"disaggregation": {"mode": "Auto"} | fields, "routing": {"mode": "Router"}}
+
+
+def _paired(**fields: Any) -> Manifest:
+    return _apart() | fields
+
+
 def _speculating(method: str, **fields: Any) -> Manifest:
     return {"engine": {"speculation": {"method": method} | fields}}
+
+
+_OF_ONE_GROUP: tuple[Manifest, ...] = (
+    {"engine": {"kvOffload": {}}},
+    _speculating("PromptLookup"),
+    _adapted({"name": "a", "uri": "pvc://a"}),
+)
+"""K/V that no other group finds."""
 
 
 HEAD = {"id": "a/b"} | CLAIM
@@ -254,6 +270,57 @@ RULE_CASES = (
             {"engine": {"name": engine}, "routing": {"mode": "Router"}}
             for engine in ("TensorRTLLM", "vLLM")
         ),
+    ),
+    RuleCase("PairWithoutRouter", {"disaggregation": {"mode": "Auto"}}, _paired()),
+    RuleCase(
+        "PairWithoutRouter",
+        {"disaggregation": {"mode": "On"}, "routing": {"mode": "Service"}},
+        {"disaggregation": {"mode": "Off"}, "routing": {"mode": "Service"}},
+    ),
+    RuleCase("PairGroups", _apart(prefillGroups=1), _apart(prefillGroups=1, decodeGroups=1)),
+    RuleCase("PairGroups", _apart(mode="Off", prefillGroups=1, decodeGroups=1), _apart(mode="Off")),
+    RuleCase("PairWithPipeline", *(_paired(parallelism={"pipeline": stages}) for stages in (2, 1))),
+    RuleCase(
+        "PairWithPipeline",
+        *(_paired(parallelism={"partition": layers}) for layers in ([16, 16], [32])),
+    ),
+    *(
+        RuleCase("PairExcludes", _paired(**fields), fields)
+        for fields in (
+            *_OF_ONE_GROUP,
+            _model(unproven={"weightBytes": 10**9, "kvBytesPerToken": 100})
+            | {"parallelism": {"tensor": 1, "pipeline": 1}},
+            {"budget": {"fill": True, "gpus": 8}},
+        )
+    ),
+    *(RuleCase("PhaseOfPlainKv", {"phase": "Decode", **alone}, alone) for alone in _OF_ONE_GROUP),
+    *(
+        RuleCase("PhaseWithPair", wrong | {"phase": "Prefill"}, wrong | {"phase": "Whole"})
+        for wrong in ({"scaling": {"maxReplicas": 2}}, {"disaggregation": {"mode": "Off"}})
+    ),
+    RuleCase(
+        "PhaseInStages",
+        *({"phase": "Prefill", "parallelism": {"pipeline": stages}} for stages in (2, 1)),
+    ),
+    RuleCase(
+        "PhaseInStages",
+        *({"phase": "Decode", "parallelism": {"partition": cut}} for cut in ([16, 16], [32])),
+    ),
+    *(
+        RuleCase("PhaseRouted", wrong, right)
+        for wrong, right in (
+            (
+                {"phase": "Prefill", "routing": {"mode": "Router"}},
+                {"phase": "Decode", "routing": {"mode": "Router"}},
+            ),
+            (
+                {
+                    "phase": "Decode",
+                    "routing": {"mode": "InferencePool", "endpointPicker": {"name": "a"}},
+                },
+                {"phase": "Decode", "routing": {"mode": "Service"}},
+            ),
+        )
     ),
     RuleCase(
         "RequestsExceedModelLength",

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tests.support.builders_chart import EVERY_POLICY, GONE, NEW, POLICIES, SYSTEM
 
 POD: Final = "Deployment/shardwright spec.template.spec"
+JOBS = "ValidatingAdmissionPolicy/shardwright-jobs"
 CONTAINER: Final = f"{POD}.containers.0"
 BUDGET: Final = "PodDisruptionBudget/shardwright spec"
 ACCOUNTS: Final = (
@@ -55,10 +56,15 @@ def of_account(name: str) -> dict[str, Any]:
     }
 
 
+def runs(image: str) -> dict[str, str]:
+    """Return where the operator's image stands: in its pod, and in what its Jobs may run."""
+    return {f"{CONTAINER}.image": image, f"{JOBS} spec.variables.0.expression": f"'{image}'"}
+
+
 EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "global.imageRegistry": (
         "mirror.example/proxy",
-        {f"{CONTAINER}.image": "mirror.example/proxy/shardwright/operator:0.1.0"},
+        runs("mirror.example/proxy/shardwright/operator:0.1.0"),
     ),
     "commonLabels": (
         {"cost-centre": "7", "app.kubernetes.io/name": "other"},

@@ -101,6 +101,56 @@ matchConditions:
   reason: Forbidden
 {{- end -}}
 
+{{- /* What the rules of pods read. */ -}}
+{{- define "shardwright.podVariables" -}}
+- name: pod
+  expression: object.spec.template.spec
+- name: kept
+  expression: oldObject != null && object.spec.template == oldObject.spec.template
+- name: containers
+  expression: variables.pod.containers + variables.pod.?initContainers.orValue([])
+- name: probes
+  expression: "variables.containers.map(c, ['livenessProbe', 'readinessProbe', 'startupProbe'].filter(p, p in c).map(p, c[p]))"
+- name: locksMemory
+  expression: variables.containers.exists(c, 'IPC_LOCK' in c.?securityContext.?capabilities.?add.orValue([]))
+{{- end -}}
+
+{{- /* What holds of every pod of the operator. Fields are those that it renders and those that the API server adds, so that a field that Kubernetes gets is closed. */ -}}
+{{- define "shardwright.podRules" -}}
+- expression: >-
+    variables.kept || variables.pod.all(f, f in {{ toJson .fields.pod }}) &&
+    variables.pod.?securityContext.orValue({}).all(f, f in {{ toJson .fields.podSecurity }}) &&
+    variables.pod.?resourceClaims.orValue([]).all(c, c.all(f, f in ['name', 'resourceClaimTemplateName']))
+  message: pods of the operator have the fields that it renders, and so nothing of their host
+  reason: Forbidden
+- expression: >-
+    variables.kept || variables.containers.all(c, c.all(f, f in {{ toJson .fields.container }}) &&
+    c.?securityContext.orValue({}).all(f, f in {{ toJson .fields.containerSecurity }}) &&
+    c.?ports.orValue([]).all(p, p.all(f, f in ['containerPort', 'name', 'protocol'])) &&
+    c.?lifecycle.orValue({}).all(f, f == 'preStop') &&
+    c.?lifecycle.?preStop.orValue({}).all(f, f in ['exec', 'sleep'])) &&
+    variables.probes.all(those, those.all(p, p.all(f, f in {{ toJson .fields.probe }}) &&
+    p.?tcpSocket.orValue({}).all(f, f == 'port')))
+  message: containers of the operator have the fields that it renders, and the kubelet asks them alone
+  reason: Forbidden
+- expression: >-
+    variables.kept || variables.containers.all(c, !c.?securityContext.?allowPrivilegeEscalation.orValue(true) &&
+    c.?securityContext.?capabilities.?add.orValue([]).all(name, name == 'IPC_LOCK') &&
+    c.?securityContext.?capabilities.?drop.orValue([]).exists(name, name == 'ALL')) &&
+    (!variables.locksMemory || {{ .locking }})
+  message: containers of the operator have no capability, but for IPC_LOCK where it is admitted
+  reason: Forbidden
+- expression: >-
+    variables.kept || variables.pod.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault' &&
+    (variables.locksMemory || variables.pod.?securityContext.?runAsUser.orValue(0) != 0) &&
+    [variables.pod.?securityContext.?runAsGroup, variables.pod.?securityContext.?fsGroup].all(g, g.orValue(0) != 0)
+  message: pods of the operator run under the runtime's seccomp profile, and as root only to lock memory
+  reason: Forbidden
+- expression: variables.kept || !variables.pod.?priorityClassName.orValue('').startsWith('system-')
+  message: pods of the operator have no priority of the system
+  reason: Forbidden
+{{- end -}}
+
 {{- /* Names that an administrator admits by namespace, as a list of `namespace/name` for CEL; `namespace/` says that one is named, `/name` is for all. */ -}}
 {{- define "shardwright.admittedNames" -}}
 {{- $found := list -}}

@@ -117,6 +117,20 @@ class CaseParallelism(_Object):
         return degree
 
 
+class CaseHalf(_Object):
+    """The groups of one phase, all alike."""
+
+    workers: Whole = 1
+    parallelism: CaseParallelism = Field(default_factory=CaseParallelism)
+
+
+class CasePair(_Object):
+    """Groups that compute prompts, and groups that answer."""
+
+    prefill: CaseHalf
+    decode: CaseHalf
+
+
 class CaseWorkload(_Object):
     """The lengths of requests, and how many there are; as in a resource if they are left out."""
 
@@ -135,10 +149,17 @@ class CaseLine(_Object):
     kv_cache: Literal["auto", "fp16", "bf16", "fp8"] = "auto"
     engine: CaseEngine = Field(default_factory=CaseEngine)
     hardware: CaseHardware
-    parallelism: CaseParallelism = Field(default_factory=CaseParallelism)
+    parallelism: CaseParallelism | None = None
+    disaggregation: CasePair | None = None
     workload: CaseWorkload = Field(default_factory=CaseWorkload)
     max_model_len: Amount | None = None
     memory_utilization: FromNought = 0
+
+    @model_validator(mode="after")
+    def _is_whole_or_apart(self) -> Self:
+        if self.parallelism and self.disaggregation:
+            raise ValueError("must have either parallelism or disaggregation")
+        return self
 
 
 def read_case(content: Mapping[str, Any]) -> CaseLine:

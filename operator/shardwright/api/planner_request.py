@@ -7,17 +7,24 @@ from typing import Final
 
 from shardwright.api.parts import unsaid
 from shardwright.api.pod_spec import Network, Pod, Resources
-from shardwright.api.spec import Budget, Engine, Model, Parallelism, Spec, Speculation
+from shardwright.api.spec import Budget, Engine, Model, Parallelism, Spec, Speculation, is_half
 from shardwright.api.weights_source import BUCKETS, CLAIM, IMAGE_VOLUME, scheme_of
 from shardwright.costs.host import Storage
-from shardwright.costs.workload import KvOffload, Workload
+from shardwright.costs.workload import KvOffload, Phase, Workload
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
 from shardwright.layouts.layout import AdapterSlots, Drafter, DraftMethod, SearchSpace
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
+from shardwright.planning.request import (
+    Objective,
+    OptimizeFor,
+    PairMode,
+    PairWish,
+    Request,
+    Statistic,
+)
 
 DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
@@ -61,13 +68,25 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         InputError: requests are longer than the context of the model, or of its draft model.
     """
     return Request(
-        workload=_workload(spec, model, drafter),
+        workload=_workload(spec, model, drafter).of_phase(Phase(spec.phase or Phase.WHOLE)),
         objective=_objective(spec),
         space=_space(spec, stated=model.stated),
         storage=_storage(spec),
         read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
         deploy=spec.mode == "Deploy",
+        pair=_pair(spec),
+    )
+
+
+def _pair(spec: Spec) -> PairWish | None:
+    wish = spec.disaggregation
+    if wish is None or wish.mode == "Off":
+        return None
+    return PairWish(
+        mode=PairMode(wish.mode),
+        prefill_groups=wish.prefill_groups,
+        decode_groups=wish.decode_groups,
     )
 
 
@@ -112,7 +131,8 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
-        follows_prefixes=spec.routing is not None and spec.routing.mode != "Service",
+        follows_prefixes=is_half(spec)
+        or (spec.routing is not None and spec.routing.mode != "Service"),
         expert_imbalance=None
         if load.expert_imbalance_percent is None
         else load.expert_imbalance_percent / 100,
@@ -171,11 +191,13 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> Non
 
 
 def _objective(spec: Spec) -> Objective:
+    limits = spec.objective
     return Objective(
-        optimize_for=OptimizeFor(spec.objective.optimize_for),
-        ttft_seconds=_seconds(spec.objective.ttft_milliseconds),
-        tpot_seconds=_seconds(spec.objective.tpot_milliseconds),
-        statistic=Statistic(spec.objective.statistic),
+        optimize_for=OptimizeFor(limits.optimize_for),
+        # Each half is held to the limit of what it does.
+        ttft_seconds=None if spec.phase == "Decode" else _seconds(limits.ttft_milliseconds),
+        tpot_seconds=None if spec.phase == "Prefill" else _seconds(limits.tpot_milliseconds),
+        statistic=Statistic(limits.statistic),
     )
 
 
@@ -209,7 +231,7 @@ def _space(spec: Spec, *, stated: bool) -> SearchSpace:
         replicas=(None if spec.scaling else spec.replicas) or (1 if stated else None),
         fill=budget.fill,
         tensor=pins.tensor,
-        pipeline=len(pins.partition) or pins.pipeline,
+        pipeline=1 if is_half(spec) else len(pins.partition) or pins.pipeline,
         expert=pins.expert,
         attention_data=pins.data_parallel_attention,
         context=pins.context,

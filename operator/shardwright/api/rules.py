@@ -4,10 +4,11 @@ Each rule names its object, says in its message the field, the limit and the way
 condition twice. A test wants the same verdict of both on the same resources.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from shardwright.api import routing, spec
+from shardwright.api import disaggregation, routing, spec
 from shardwright.api import weights_source as source
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, Rule, unsaid
 from shardwright.api.pod_spec import POD_RULES, keys_are_label_keys
@@ -23,6 +24,7 @@ from shardwright.api.spec import (
     every_key_needs_exists,
     exists_has_no_value,
     experts_are_cut_as_the_engine_can,
+    is_paired,
     kueue_has_a_queue,
     partition_has_every_stage,
     queue_has_a_scheduler,
@@ -48,6 +50,15 @@ def broken_rules(spec: Spec) -> tuple[Problem, ...]:
         for path, value in _located(spec, rule.path)
         if not rule.holds(value)
     )
+
+
+_ONE_STAGE: Final = (
+    "!has(self.parallelism) || ((!has(self.parallelism.pipeline) || "
+    "self.parallelism.pipeline == 1) && (!has(self.parallelism.partition) || "
+    "size(self.parallelism.partition) <= 1))"
+)
+
+_UNSPLIT: Final = "!has(self.phase) || self.phase == 'Whole'"
 
 
 def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
@@ -135,6 +146,49 @@ _SHORT_ENOUGH: Final = (
 
 _OVER_RAY: Final = ", ".join(f"'{name}'" for name, one in ENGINES.items() if one.over_ray)
 _MIXING: Final = ", ".join(f"'{name}'" for name, one in ENGINES.items() if one.mixes_expert_cuts)
+
+_WHOLE: Final = (
+    "!has(self.disaggregation) || !has(self.disaggregation.mode) || "
+    "self.disaggregation.mode == 'Off'"
+)
+_NOT_APART: Final[tuple[tuple[str, str, str, Callable[[Spec], bool]], ...]] = (
+    (
+        "engine.kvOffload",
+        "has(self.engine) && has(self.engine.kvOffload)",
+        "an engine has one connector for K/V",
+        lambda spec: spec.engine.kv_offload is None,
+    ),
+    (
+        "engine.speculation",
+        "has(self.engine) && has(self.engine.speculation)",
+        "nobody has tried drafts whose K/V comes from another group",
+        lambda spec: spec.engine.speculation is None,
+    ),
+    (
+        "model.adapters",
+        "has(self.model.adapters) && size(self.model.adapters) > 0",
+        "nobody has tried K/V of adapters from another group",
+        lambda spec: not spec.model.adapters,
+    ),
+    (
+        "model.unproven",
+        "has(self.model.unproven)",
+        "nothing is known of its speed",
+        lambda spec: spec.model.unproven is None,
+    ),
+    (
+        "budget.fill",
+        "has(self.budget) && has(self.budget.fill) && self.budget.fill",
+        "the load says how many units there are",
+        lambda spec: spec.budget is None or not spec.budget.fill,
+    ),
+)
+"""What a spec may not have where prompts and answers may be put apart, in CEL, why, and for us."""
+
+
+def _is_whole_or(without: Callable[[Spec], bool], spec: Spec) -> bool:
+    return not is_paired(spec) or without(spec)
+
 
 RULES: Final = (
     Rule(
@@ -578,6 +632,88 @@ RULES: Final = (
         message="routing.mode Router must come with engine.name vLLM, whose requests the router "
         "reads; use Service or InferencePool",
         holds=spec.routed_is_vllm,
+    ),
+    Rule(
+        code="PhaseOfPlainKv",
+        path="spec",
+        field=".phase",
+        cel=f"{_UNSPLIT} || ((!has(self.engine) || (!has(self.engine.speculation) && "
+        "!has(self.engine.kvOffload))) && (!has(self.model.adapters) || "
+        "size(self.model.adapters) == 0))",
+        message="phase Prefill and Decode must not be set with engine.speculation, "
+        "engine.kvOffload or model.adapters, whose K/V is not moved; remove them or leave phase "
+        "out",
+        holds=spec.half_has_plain_kv,
+    ),
+    Rule(
+        code="PhaseWithPair",
+        path="spec",
+        field=".phase",
+        cel=f"{_UNSPLIT} || !(has(self.scaling) || has(self.disaggregation))",
+        message="phase Prefill and Decode must not be set with scaling or disaggregation: the "
+        "halves of a pair are scaled together, and have none of their own; set replicas of both",
+        holds=spec.half_is_by_itself,
+    ),
+    Rule(
+        code="PhaseInStages",
+        path="spec",
+        field=".parallelism",
+        cel=f"{_UNSPLIT} || {_ONE_STAGE}",
+        message="parallelism must pin no pipeline above 1 with phase Prefill and Decode: the "
+        "engine hands no K/V from stage to stage; remove the pin, or leave phase out",
+        holds=spec.half_is_one_stage,
+    ),
+    Rule(
+        code="PhaseRouted",
+        path="spec",
+        field=".routing.mode",
+        cel=f"{_UNSPLIT} || !has(self.routing) || !has(self.routing.mode) || "
+        "self.routing.mode == 'Service' || "
+        "(self.phase == 'Decode' && self.routing.mode == 'Router')",
+        message="routing.mode must be left out with phase Prefill, and Router or Service with "
+        "Decode: the half that answers has the router of the pair; correct it",
+        holds=spec.half_is_routed_where_it_answers,
+    ),
+    Rule(
+        code="PairWithoutRouter",
+        path="spec",
+        field=".disaggregation.mode",
+        cel=f"{_WHOLE} || (has(self.routing) && has(self.routing.mode) && "
+        "self.routing.mode == 'Router')",
+        message="disaggregation.mode Auto and On must come with routing.mode Router, which brings "
+        "each prompt to a group of each kind; set it, or use Off",
+        holds=spec.a_pair_has_a_router,
+    ),
+    Rule(
+        code="PairGroups",
+        path="spec.disaggregation",
+        field=".prefillGroups",
+        cel="(has(self.prefillGroups) == has(self.decodeGroups)) && "
+        "(!has(self.prefillGroups) || (has(self.mode) && self.mode != 'Off'))",
+        message="prefillGroups and decodeGroups must be set together, with mode Auto or On; set "
+        "the other and the mode, or remove them",
+        holds=disaggregation.groups_go_together,
+    ),
+    Rule(
+        code="PairWithPipeline",
+        path="spec",
+        field=".parallelism",
+        cel=f"{_WHOLE} || {_ONE_STAGE}",
+        message="parallelism must pin no pipeline above 1 with disaggregation.mode Auto or On: the "
+        "engine hands no K/V from stage to stage; remove the pin, or use Off",
+        holds=spec.a_pair_has_no_stages,
+    ),
+    *(
+        Rule(
+            code="PairExcludes",
+            path="spec",
+            field=f".{field}",
+            cel=f"{_WHOLE} || !({cel})",
+            message=f"{field} must not be set with disaggregation.mode Auto or On: {why}; "
+            "remove one of the two",
+            holds=partial(_is_whole_or, without),
+        )
+        for field, cel, why, without in _NOT_APART
     ),
     Rule(
         code="RestartDelays",

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from shardwright.api.disaggregation import Disaggregation
 from shardwright.api.parts import (
     IMAGE,
     LABEL_KEY,
@@ -248,6 +249,52 @@ def may_be_set(variable: EnvironmentVariable) -> bool:
 def routed_is_vllm(spec: "Spec") -> bool:
     """Return whether a router is asked only for the engine whose requests it reads."""
     return spec.routing is None or spec.routing.mode != "Router" or spec.engine.name == "vLLM"
+
+
+def is_half(spec: "Spec") -> bool:
+    """Return whether groups do a part of each request only."""
+    return spec.phase not in (None, "Whole")
+
+
+def half_has_plain_kv(spec: "Spec") -> bool:
+    """Return whether a half has nothing whose K/V the other half would not find."""
+    beside = (spec.engine.speculation, spec.engine.kv_offload, spec.model.adapters or None)
+    return not is_half(spec) or beside == (None, None, None)
+
+
+def half_is_by_itself(spec: "Spec") -> bool:
+    """Return whether no autoscaler moves one half alone, and none is made of a half."""
+    return not is_half(spec) or (spec.scaling, spec.disaggregation) == (None, None)
+
+
+def half_is_one_stage(spec: "Spec") -> bool:
+    """Return whether a half is asked for no pipeline."""
+    return not is_half(spec) or _is_one_stage(spec.parallelism)
+
+
+def half_is_routed_where_it_answers(spec: "Spec") -> bool:
+    """Return whether of two halves only the one that answers has a routing, by a router."""
+    mode = spec.routing.mode if spec.routing else "Service"
+    return not is_half(spec) or mode == "Service" or (spec.phase, mode) == ("Decode", "Router")
+
+
+def is_paired(spec: "Spec") -> bool:
+    """Return whether prompts and answers may be put apart."""
+    return spec.disaggregation is not None and spec.disaggregation.mode != "Off"
+
+
+def a_pair_has_a_router(spec: "Spec") -> bool:
+    """Return whether prompts and answers are put apart only behind a router, which joins them."""
+    return not is_paired(spec) or (spec.routing is not None and spec.routing.mode == "Router")
+
+
+def a_pair_has_no_stages(spec: "Spec") -> bool:
+    """Return whether no pipeline is pinned where prompts and answers may be put apart."""
+    return not is_paired(spec) or _is_one_stage(spec.parallelism)
+
+
+def _is_one_stage(pins: "Parallelism | None") -> bool:
+    return pins is None or max(pins.pipeline or 1, len(pins.partition)) == 1
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:
@@ -789,6 +836,11 @@ class Spec(Part):
         default=None,
         description="Who brings requests to the groups. Default: a Service, at random.",
     )
+    disaggregation: Disaggregation | None = Field(
+        default=None,
+        description="Prompts and answers on groups of their own, in units of some of both; "
+        "replicas are then units. Default: each group does both. For vLLM.",
+    )
     restart: Restart = Field(
         default_factory=partial(unsaid, Restart),
         description="How a group that failed starts again.",
@@ -798,6 +850,13 @@ class Spec(Part):
     )
     rollout: Rollout = Field(
         default_factory=partial(unsaid, Rollout), description="How groups are restarted on purpose."
+    )
+    phase: Literal["Whole", "Prefill", "Decode"] | None = Field(
+        default=None,
+        description="What the groups do of each request. Whole: all of it. Prefill and Decode: the "
+        "halves of a pair, two models of one name that end in -prefill and -decode: the one "
+        "computes prompts, the other fetches their K/V and answers, and whole requests where it "
+        "is alone; it has the routing. For vLLM. Default: Whole.",
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

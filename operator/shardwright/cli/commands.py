@@ -282,6 +282,9 @@ def _add_render(commands: Commands) -> None:
         epilog=RENDER_EXAMPLES,
     )
     _add_inputs(command)
+    command.add_argument(
+        "--scripts", action="store_true", help="also the scripts that the pods mount"
+    )
     _add_output(
         command,
         ("yaml", "json", "name"),
@@ -336,7 +339,18 @@ def _add_predict(commands: Commands) -> None:
         "--input", metavar="FILE", help="cases (default: stdin); docs/predict.md has the fields"
     )
     command.add_argument(
-        "--output", metavar="FILE", help="predictions, one for each case (default: stdout)"
+        "--output",
+        dest="predictions",
+        metavar="FILE",
+        help="predictions, one for each case (default: stdout)",
+    )
+    command.add_argument(
+        "-o",
+        dest="output",
+        choices=("text", "json", "yaml"),
+        default="text",
+        action=OutputForm,
+        help="of MODEL (default: text); cases have JSON",
     )
 
 
@@ -535,6 +549,11 @@ _TYPED: Final = (
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
+    (
+        "--disaggregation",
+        "MODE",
+        "prompts and answers on groups of their own, by a router: Off, Auto or On (default: Off)",
+    ),
     ("--engine", "NAME", "vLLM or SGLang (default: vLLM); TensorRTLLM with -f"),
 )
 """Options with one value that describe a model: name, placeholder, help."""

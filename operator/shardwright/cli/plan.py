@@ -47,12 +47,12 @@ from shardwright.pipeline.assembly import (
     plan_with_survey,
     with_ways_out,
 )
+from shardwright.pipeline.explaining import PLAN_ONLY, of_subject
 from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
-from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
 from shardwright.reporting.screen import SECRET, Due, DuePoint, Screen, points, screen_of
 from shardwright.reporting.screen_text import screen_lines
@@ -63,9 +63,10 @@ from shardwright.resolving.subject import Subject, resolve
 if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
-_WITHOUT_OPERATOR: Final = "docs/howto/migrating.md says how to make it if no operator does"
-
-_PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
+_WITHOUT_OPERATOR: Final[Mapping[str, str]] = {
+    "ConfigMap": "--scripts prints it, too",
+    "Secret": "docs/howto/migrating.md says how to make it if no operator does",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def predicted(arguments: Namespace) -> Exit:
     """Print what ``plan`` prints of a model and GPUs that are named on the command line."""
     words = list(arguments.words)
     words[words.index("predict")] = "plan"
-    told = {**vars(arguments), "words": words, "output": "text", "filename": (), "namespace": ""}
+    told = {**vars(arguments), "words": words, "filename": (), "namespace": ""}
     return plan(Namespace(**told, nodes=[], without=[], by_operator=False))
 
 
@@ -197,26 +198,36 @@ def explain(arguments: Namespace) -> Exit:
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none."""
-    answers = answers_to(read_inputs(arguments))
+    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none; of a
+    pair the two models of its halves.
+    """
+    inputs = read_inputs(arguments)
+    planned = answers_to(inputs)
+    halves = [
+        half
+        for (_, resource), answer in zip(inputs.resources, planned, strict=True)
+        for half in _halves(resource, answer)
+    ]
+    answers = [answer for answer in planned if not _is_apart(answer)]
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
-    if arguments.gpus:
+    if arguments.gpus and answers:
         print_note(
             "the nodes of --gpus are made up, and pods are bound to them by name: to apply the "
             "objects, render them with --nodes"
         )
     bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
-    objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
-    for _, bundle in bundles:
-        for secret in bundle.keys:
-            print_note(
-                f"the pods mount Secret {secret['metadata']['name']}, which is not printed: "
-                f"{_WITHOUT_OPERATOR}"
-            )
+    objects = [*halves, *(item for answer, bundle in bundles for item in _objects(answer, bundle))]
+    left = [item for item in objects if item["kind"] == "ConfigMap" and not arguments.scripts]
+    objects = [item for item in objects if item not in left]
+    for item in (*left, *(secret for _, bundle in bundles for secret in bundle.keys)):
+        print_note(
+            f"the pods mount {item['kind']} {item['metadata']['name']}, which is not printed: "
+            f"{_WITHOUT_OPERATOR[item['kind']]}"
+        )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     elif arguments.output == "name":
@@ -304,26 +315,9 @@ def _kept(answer: PlannedModel) -> Iterator[Any]:
 
 def explanation_of(answer: PlannedModel) -> Explanation:
     """Return the explanation of an answer, beginning with the model that is served."""
-    subject = answer.subject
-    engine = f"{subject.traits.name} {subject.traits.version}"
-    size = (
-        "not counted"
-        if subject.model.stated
-        else f"{format_count(subject.model.parameters / 1e9)} B parameters"
-    )
-    served = f"{subject.deployment.model}, {size}, on {engine}"
     report = as_typed(answer.report) if answer.typed else answer.report
-    explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
-    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
-
-
-def _with_mode(answer: PlannedModel) -> Explanation:
-    explanation = explanation_of(answer)
-    if not answer.subject.intent.plan_only:
-        return explanation
-    served, *others = explanation.facts
-    mode = Fact(label="Mode", value=_PLAN_ONLY)
-    return replace(explanation, facts=(served, mode, *others))
+    request, inventory = answer.subject.request, answer.inventory
+    return of_subject(answer.subject, explain_report(report, request=request, inventory=inventory))
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
@@ -341,7 +335,7 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 def _explained(answer: PlannedModel, closing: Sequence[Line]) -> list[Line]:
     width = width_of_output()
-    lines = to_lines(_with_mode(answer), title=answer.name, width=width)
+    lines = to_lines(explanation_of(answer), title=answer.name, width=width)
     return [*lines, *_beside_the_best(answer, width), *closing]
 
 
@@ -370,7 +364,7 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
         comparison=answer.comparison,
     )
     served = f"{subject.deployment.model} on {subject.traits.name} {subject.traits.version}"
-    mode = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
+    mode = (Fact(label="Mode", value=PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(screen, facts=(Fact(label="Model", value=served), *mode, *screen.facts))
 
 
@@ -379,6 +373,17 @@ def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
         yield f"{answer.name}: {problem.sentence()}", problem.code
+
+
+def _is_apart(answer: PlannedModel) -> bool:
+    return answer.report.pair is not None and answer.report.pair.taken
+
+
+def _halves(resource: ShardedModel, answer: PlannedModel) -> Iterator[Mapping[str, Any]]:
+    from shardwright.resolving.paired_models import halves_of  # noqa: PLC0415 - only for this form
+
+    if _is_apart(answer) and answer.report.pair and answer.report.pair.best:
+        yield from halves_of(resource, answer.report.pair.best)
 
 
 def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:

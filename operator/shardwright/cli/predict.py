@@ -22,9 +22,10 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN
 from shardwright.cli.named_gpus import usual_node
 from shardwright.cli.output import print_note, with_progress
-from shardwright.costs.estimates import Estimate
+from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.estimator import Estimator
-from shardwright.costs.workload import Arrival, Workload
+from shardwright.costs.pairs import PairEstimator, Unit, kv_bytes, transfer_seconds
+from shardwright.costs.workload import Arrival, Phase, Workload
 from shardwright.engines.registry import BY_LOWER_NAME, traits_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import DEVICES_PER_PACKAGE, Gpu, find_gpu
@@ -47,12 +48,14 @@ _RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A case, in the planner's values."""
+    """A case, in the planner's values: whole groups, or those that compute prompts and those that
+    answer.
+    """
 
     model: ModelSpec
     traits: EngineTraits
     workload: Workload
-    candidate: Candidate
+    candidates: tuple[Candidate, ...]
 
 
 class Cases:
@@ -72,8 +75,7 @@ class Cases:
                 read, or the GPU is unknown.
         """
         line = read_case(content)
-        layout = _layout(line.parallelism)
-        candidate = self._candidate(line.hardware, layout)
+        layouts = _layouts(line)
         model = self._model(_config(line.model), line.weights)
         traits = _traits(
             BY_LOWER_NAME[line.engine.name], line.engine.version, line.memory_utilization
@@ -81,8 +83,8 @@ class Cases:
         return Case(
             model=model,
             traits=traits,
-            workload=_workload(line, layout, model, traits),
-            candidate=candidate,
+            workload=_workload(line, layouts[-1], model, traits),
+            candidates=tuple(self._candidate(line.hardware, layout) for layout in layouts),
         )
 
     def estimator(self, case: Case) -> Estimator:
@@ -198,6 +200,13 @@ def _node(index: int, count: int, hardware: CaseHardware, domain: str) -> Node:
     return Node(name=name, gpus=count, free=count, domain=joined, path=(), labels={})
 
 
+def _layouts(line: CaseLine) -> tuple[Layout, ...]:
+    if line.disaggregation is None:
+        return (_layout(line.parallelism or CaseParallelism()),)
+    halves = line.disaggregation.prefill, line.disaggregation.decode
+    return tuple(replace(_layout(half.parallelism), replicas=half.workers) for half in halves)
+
+
 def _layout(degrees: CaseParallelism) -> Layout:
     """Return the layout; a case counts attention-data ranks in ``tensor``, a layout beside it."""
     return Layout(
@@ -241,6 +250,9 @@ def _traits(engine: str, version: str | None, utilization: float) -> EngineTrait
     return replace(traits, memory=memory)
 
 
+_PHASES: Final = {1: (Phase.WHOLE,), 2: (Phase.PREFILL, Phase.DECODE)}
+"""The phases of a case's candidates, by their number."""
+
 _LONGEST_LINE: Final = 10**7  # characters; a config is a few thousand
 _ROUND: Final = 6  # significant digits
 _OF_A_CASE: Final = {ATTENTION_DATA: "attentionData", MODEL_LENGTH: "maxModelLen"}
@@ -249,7 +261,7 @@ _OF_A_CASE: Final = {ATTENTION_DATA: "attentionData", MODEL_LENGTH: "maxModelLen
 
 def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
-    origin, end = arguments.input or STDIN, arguments.output or STDIN
+    origin, end = arguments.input or STDIN, arguments.predictions or STDIN
     _refuse_one_file_for_both(origin, end)
     cases, failed = Cases(), False
     if origin == STDIN and sys.stdin.isatty():
@@ -348,23 +360,54 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
     estimator = cases.estimator(case)
-    found, memory = estimator.estimate(case.candidate), estimator.memory(case.candidate)
-    problems = [violation.problem for violation in memory_violations(case.candidate, memory)]
+    asked = {
+        candidate: estimator
+        if phase is Phase.WHOLE
+        else estimator.under(case.workload.of_phase(phase))
+        for phase, candidate in zip(_PHASES[len(case.candidates)], case.candidates, strict=True)
+    }
+    problems = [
+        violation.problem
+        for candidate, prices in asked.items()
+        for violation in memory_violations(candidate, prices.memory(candidate))
+    ]
+    *_, (last, prices) = asked.items()
+    found = prices.estimate(last)
     return {
         "fits": not problems,
         "reasons": [_reason(problem) for problem in problems],
         "memory": _memory(found),
-        "performance": _performance(found),
+        "performance": _performance(_speed(case, estimator) or found.performance),
     }
+
+
+def _speed(case: Case, estimator: Estimator) -> Performance | None:
+    """Return the speed of a pair, None of whole groups."""
+    if len(case.candidates) == 1:
+        return None
+    prefill, decode = case.candidates
+    held = kv_bytes(case.model, case.workload, decode.layout, case.traits)
+    link = decode.pool.network
+    unit = Unit(
+        prefill=prefill,
+        decode=decode,
+        prefill_groups=prefill.layout.replicas,
+        decode_groups=decode.layout.replicas,
+        transfer_seconds=transfer_seconds(held, prefill.layout, decode.layout, link),
+    )
+    return PairEstimator(estimator, case.workload, case.traits).speed(unit).performance
 
 
 def _refusals(case: Case) -> list[Problem]:
     traits = case.traits
     length = case.workload.max_model_len if traits.batching.refuses_long_requests else None
-    problems = shape_problems(case.model, case.candidate.layout, traits, length)
     return [
-        *problems,
-        *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits),
+        problem
+        for candidate in case.candidates
+        for problem in (
+            *shape_problems(case.model, candidate.layout, traits, length),
+            *dtype_problems(case.model, candidate.pool.gpu, case.workload.kv_cache_dtype, traits),
+        )
     ]
 
 
@@ -379,8 +422,7 @@ def _memory(found: Estimate) -> dict[str, float]:
     }
 
 
-def _performance(found: Estimate) -> dict[str, Any]:
-    speed = found.performance
+def _performance(speed: Performance) -> dict[str, Any]:
     return {
         "outputTokensPerSecond": _figure(speed.output_tokens_per_second),
         "requestsPerSecond": _figure(speed.requests_per_second),

@@ -42,7 +42,8 @@ from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.gpus import PriceBasis, Stated
-from shardwright.pipeline.documents import request_document
+from shardwright.pipeline.assembly import compared
+from shardwright.pipeline.documents import best_document, request_document
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.phrases import copies, spell
 from shardwright.planning.planner import choose, consider
@@ -50,12 +51,13 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.planning.select import most_served
 from shardwright.planning.sizing import LoadStep, steps_of
+from shardwright.reporting.explanation import Fact
 from shardwright.reporting.figures import format_band, format_count, format_seconds
 from shardwright.reporting.lines import GAP, Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.reporting.screen import asked_facts
 from shardwright.reporting.screen_text import MOST_LINES, one_screen
 from shardwright.reporting.shortfall import Missed, behind, missed
-from shardwright.reporting.text import fact_lines
+from shardwright.reporting.text import best_sentence, fact_lines
 from shardwright.resolving.model import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -166,7 +168,9 @@ def _size(
     stock = take_stock(asked, read_nodes(nodes_of([named]), stated), (), ())
     considered = consider(subject.model, stock, subject.request, subject.traits, prices)
     price = stated.price_of(named.gpu)
-    return Sized(named=named, report=choose(considered), gpu_hour_price=price)
+    report = choose(considered)
+    best = compared(asked, stock, report)
+    return Sized(named=named, report=report, gpu_hour_price=price, comparison=best)
 
 
 def _lines(
@@ -177,7 +181,7 @@ def _lines(
     role = Role.HEADLINE if first.plan else Role.REFUSAL
     head = [
         *paragraph(_headline(arguments.model, found, by), width=width, role=role),
-        *fact_lines(tuple(asked_facts(request)), width),
+        *fact_lines((*asked_facts(request), *_best(first)), width),
     ]
     said = ((sized.named.gpu.id, _said(sized, found, request, by)) for sized in found)
     products = [*_products(found, request, by, width), *said_of_rows(said, width)]
@@ -187,6 +191,11 @@ def _lines(
     room = MOST_LINES - sum(map(len, (head, products, notes, closing)))
     growth = _growth(first, request, by, width, room) if first.plan else ()
     return one_screen((head, products, notes, growth, closing))
+
+
+def _best(first: Sized) -> Iterator[Fact]:
+    if first.comparison:
+        yield Fact(label="Best", value=best_sentence(first.comparison))
 
 
 def _notes(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[str]:
@@ -452,6 +461,7 @@ def _size_document(sized: Sized, *, best: bool) -> dict[str, Any]:
             {**step, **_prices_document(sized, step["gpus"])} for step in shown.get("overLoad", ())
         ],
         "overSpeed": shown["overSpeed"],
+        **best_document(sized.comparison),
     }
 
 

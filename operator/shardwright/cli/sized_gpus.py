@@ -8,6 +8,7 @@ from typing import Final
 
 from shardwright.cli.named_gpus import NamedGpus
 from shardwright.hardware.gpus import GpuPrice, relative_price
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import NoPlan, Plan, Report
 
 COST_ERROR: Final = 0.10
@@ -26,11 +27,14 @@ class Counted(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """The findings for a product; ``gpu_hour_price`` is None if the settings state none."""
+    """The findings for a product; ``gpu_hour_price`` is None if the settings state none,
+    ``comparison`` if no degree is pinned.
+    """
 
     named: NamedGpus
     report: Report
     gpu_hour_price: float | None
+    comparison: Comparison | None = None
 
     @property
     def outcome(self) -> Plan | NoPlan:

@@ -103,7 +103,7 @@ def engine_named(text: str) -> str:
     return next((name for name in ENGINES if name.lower() == text.lower()), text)
 
 
-_TEXTS: Final = (str, engine_named)
+_TEXTS: Final = (str, str.capitalize, engine_named)
 """What reads a text, as others read numbers."""
 
 OF_LAYOUT: Final = (
@@ -143,6 +143,7 @@ OPTIONS: Final = (
         flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"
     ),
     CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
+    CommandOption(flag="--disaggregation", field=("disaggregation", "mode"), read=str.capitalize),
     CommandOption(flag="--engine", field=("engine", "name"), read=engine_named),
     *OF_LAYOUT,
 )
@@ -157,6 +158,9 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
     """Return the ShardedModel that the options describe, as YAML would hold it."""
     spec: dict[str, Any] = {"model": {"id": arguments.model}}
     _write(spec, OPTIONS, arguments)
+    if spec.get("disaggregation", {}).get("mode", "Off") != "Off":
+        # Nothing else joins what is apart.
+        spec["routing"] = {"mode": "Router"}
     if profile := _mig_profile(arguments):
         spec["placement"] = {"migProfile": profile}
     return {
@@ -489,11 +493,12 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
 def _of_predict(arguments: Namespace) -> Iterator[Problem]:
     what, remedy = "describes a model that is not named", "name it, or give cases with --input"
     if arguments.model is None:
-        given = [*typed_options(arguments), *(["--gpus"] if arguments.gpus else ())]
+        beside = {"--gpus": arguments.gpus, "-o": arguments.output != "text"}
+        given = (*typed_options(arguments), *(flag for flag, told in beside.items() if told))
         for flag in given:
             yield Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
         return
-    for flag, file in (("--input", arguments.input), ("--output", arguments.output)):
+    for flag, file in (("--input", arguments.input), ("--output", arguments.predictions)):
         if file is not None:
             said = "is for cases, and a model is named"
             yield Problem(

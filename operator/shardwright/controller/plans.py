@@ -28,6 +28,7 @@ from shardwright.controller.queue import Key
 from shardwright.hardware.inventory import Inventory
 from shardwright.pages.page import Listed, plan_page, plans_page
 from shardwright.pipeline.documents import explanation_document
+from shardwright.pipeline.explaining import of_subject
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.explanation import explain, with_drawings
 from shardwright.resolving.subject import Subject
@@ -206,9 +207,8 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
     # The request of another spec would be shown beside a plan that does not answer it.
     request = subject.request if record.input_hash == subject.input_hash else None
     nobody = Inventory(pools=())
-    explanation = with_drawings(
-        explain(report, request=request), report, model=subject.model, inventory=nobody, surveyed=()
-    )
+    said = of_subject(subject, explain(report, request=request))
+    explanation = with_drawings(said, report, model=subject.model, inventory=nobody, surveyed=())
     return plan_page(explanation_document(subject, report, explanation))
 
 

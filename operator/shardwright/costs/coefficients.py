@@ -60,16 +60,16 @@ class Coefficients:
 
     Of all engines alike, as they call like kernels: ``dense`` and ``experts`` are the shares of a
     large product's rate that dense products and the grouped ones of experts reach, by generation of
-    GPU and format (empty: any other). ``expert_layer_seconds`` is the time to choose experts, per
-    layer and step, ``thin_columns`` the width of an expert's slice that takes twice its time,
-    ``expert_imbalance`` the work of the busiest rank beyond the mean, for each doubling of the
-    groups that experts are dealt to.
+    GPU and format (empty: any other). ``thin_columns`` is the width of an expert's slice that takes
+    twice its time, ``expert_imbalance`` the work of the busiest rank beyond the mean, for each
+    doubling of the groups that experts are dealt to, ``expert_evenness`` how alike experts are
+    wanted, the shape of a beta distribution (infinite: all alike), ``four_bit_bytes_per_second``
+    what the kernels of dense weights that a unit multiplies in four bits take in at most.
     """
 
     compute_efficiency: float
     kv_efficiency: float
     product_seconds: float
-    expert_layer_seconds: float
     step_seconds: float
     sequence_seconds: float
     answer_steps: float
@@ -80,6 +80,8 @@ class Coefficients:
     thin_columns: float
     launch_seconds: float
     expert_imbalance: float
+    expert_evenness: float
+    four_bit_bytes_per_second: float
     dense: Mapping[str, float] = field(hash=False)
     experts: Mapping[str, float] = field(hash=False)
 
@@ -129,7 +131,7 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
     Formula: none: a row of ``coefficients.json``, the first era that ends no sooner than the month.
     Unit: seconds, shares and counts, as each field says.
-    Error: of the fit as a whole: median 9.3% of output tokens per second, 9.6% of TPOT, 26.6%
+    Error: of the fit as a whole: median 8.7% of output tokens per second, 8.6% of TPOT, 26.1%
         of TTFT, in sample (docs/benchmarks/accuracy.md).
     Source: benchmarks/fit.py, on 3,551 published rows; the fields with a default are assumed.
 

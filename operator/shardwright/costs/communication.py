@@ -16,6 +16,13 @@ to 8 GPUs (5.3 to 6.3 microseconds in a CUDA graph). Source: ai-dynamo/aiconfigu
 custom all-reduce tables.
 """
 
+TWO_SHOT_SECONDS: Final = 4e-6
+"""What the second step of that kernel adds to the start-up, seconds: ranks meet between the halves.
+Basis: measured, 512 KiB to 8 MiB on 8 GPUs in a CUDA graph, beyond the bytes (H100 and H200 2 to 3
+microseconds, A100 6, B200 and B300 6 to 8). Source: ai-dynamo/aiconfigurator@095f58a51, custom
+all-reduce tables.
+"""
+
 NCCL_SECONDS: Final = 10e-6
 """Start-up of an NCCL operation, seconds. Basis: measured, 8 KiB on 2 GPUs (11 microseconds) less
 its two steps. Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables.
@@ -56,6 +63,7 @@ class Fabric:
     ``inner_ranks`` ranks are joined by ``inner``; ``outer_ranks`` such sets are joined by
     ``outer``, each rank with a network port of its own. ``shared_host``: ``inner`` is PCIe, one
     root complex that all ranks share. ``own_kernel``: the engine's own all-reduce works there.
+    ``two_shot``: it has one of two steps for large messages.
     """
 
     inner_ranks: int = 1
@@ -64,6 +72,7 @@ class Fabric:
     outer: Link | None = None
     shared_host: bool = False
     own_kernel: bool = False
+    two_shot: bool = True
 
     @property
     def ranks(self) -> int:
@@ -71,7 +80,7 @@ class Fabric:
         return self.inner_ranks * self.outer_ranks
 
 
-def tensor_fabric(candidate: Candidate) -> Fabric:
+def tensor_fabric(candidate: Candidate, *, two_shot: bool = True) -> Fabric:
     """Return the links of a candidate's tensor groups, from the places of its ranks.
 
     Formula: none: :func:`group_fabric` of the tensor degree.
@@ -83,10 +92,10 @@ def tensor_fabric(candidate: Candidate) -> Fabric:
     >>> fabric.inner_ranks, fabric.inner.name, fabric.outer_ranks, fabric.outer.name
     (8, 'NVLink4 NVSwitch', 2, '400 Gb/s RDMA')
     """
-    return group_fabric(candidate, candidate.layout.tensor)
+    return group_fabric(candidate, candidate.layout.tensor, two_shot=two_shot)
 
 
-def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
+def group_fabric(candidate: Candidate, ranks: int, *, two_shot: bool = True) -> Fabric:
     """Return the links among ``ranks`` neighbouring ranks of one stage.
 
     Formula: inner ranks = the ranks that fit a node or a scale-up domain, outer ranks = ranks /
@@ -116,6 +125,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
             inner=in_node or pool.gpu.host,
             shared_host=in_node is None,
             own_kernel=own and in_node is not None,
+            two_shot=two_shot,
         )
     return Fabric(
         inner_ranks=placement.gpus_per_node,
@@ -143,9 +153,9 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
 
     >>> eight = tensor_fabric(on_h100s(Layout(tensor=8)))
     >>> 1e6 * all_reduce_seconds(2**20, eight)  # microseconds of 1 MiB
-    12.437...
-    >>> 5 + 2 * 1 + 2 * 7 / 8 * 2**20 / (450e9 * 0.75) * 1e6  # two-shot
-    12.437...
+    16.437...
+    >>> 5 + 4 + 2 * 1 + 2 * 7 / 8 * 2**20 / (450e9 * 0.75) * 1e6  # two-shot
+    16.437...
     """
     if fabric.ranks == 1:
         return 0.0
@@ -212,16 +222,18 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
     if link is None or ranks == 1:
         return 0.0
     wire = size_bytes / (link.bytes_per_second * _reached(fabric))
-    if fabric.own_kernel:
-        one_shot = link.latency_seconds + (ranks - 1) * wire
-        two_shot = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
-        # One-shot moves more bytes in one step, two-shot fewer in two: vLLM takes the faster by
-        # size.
-        return CUSTOM_KERNEL_SECONDS + min(one_shot, two_shot)
     ring = 2 * (ranks - 1) * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency_seconds + 2 * wire
     # NCCL chooses by size: a ring moves fewer bytes, a tree takes fewer steps.
-    return NCCL_SECONDS + min(ring, tree)
+    seconds = NCCL_SECONDS + min(ring, tree)
+    if fabric.own_kernel:
+        if fabric.two_shot:
+            halves = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
+            seconds = CUSTOM_KERNEL_SECONDS + TWO_SHOT_SECONDS + halves
+        # One-shot moves more bytes in one step: engines take the faster by size.
+        one_shot = CUSTOM_KERNEL_SECONDS + link.latency_seconds + (ranks - 1) * wire
+        seconds = min(seconds, one_shot)
+    return seconds
 
 
 def _reached(fabric: Fabric) -> float:

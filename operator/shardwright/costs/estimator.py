@@ -62,13 +62,13 @@ def estimate(
     Formula: none of its own: memory, then the speed that it leaves room for (docs/memory.md,
         docs/planner-speed.md).
     Unit: bytes, tokens, seconds, as the fields say.
-    Error: K/V space 2.9%, output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in
+    Error: K/V space 2.9%, output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in
         sample (docs/benchmarks/).
     Source: derived: the parts in this package, each with its source.
 
     >>> found = estimate(llama, on_h100s(Layout(tensor=8)), load, vllm)
     >>> round(found.performance.output_tokens_per_second), found.performance.basis
-    (2034, 'fitted')
+    (2054, 'fitted')
     >>> round(1000 * found.performance.tpot_seconds)  # ms
     30
     """
@@ -310,7 +310,7 @@ class Estimator:
         link = candidate.placement.pipeline_link
         gpu = candidate.pool.gpu
         links, bits = (
-            _links(candidate, hidden_bytes(self._work)),
+            _links(candidate, hidden_bytes(self._work), two_shot=self._traits.cuts.two_shot_sums),
             kv_bits(self._model, self._workload.kv_cache_dtype),
         )
         return Replica(
@@ -348,7 +348,7 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     Formula: none of its own: :func:`~shardwright.costs.speed.serve`, then
         :func:`~shardwright.costs.speed.performance`.
     Unit: tokens and requests per second, seconds.
-    Error: output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in sample
+    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived from both.
 
@@ -386,10 +386,10 @@ def _kind(
     return workload.arrival.value if measured else ""
 
 
-def _links(candidate: Candidate, token_bytes: int) -> Links:
+def _links(candidate: Candidate, token_bytes: int, *, two_shot: bool) -> Links:
     layout = candidate.layout
     return Links(
-        tensor=tensor_fabric(candidate),
+        tensor=tensor_fabric(candidate, two_shot=two_shot),
         experts=group_fabric(candidate, layout.tensor * layout.attention_data),
         context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
         peers=layout.attention_data,

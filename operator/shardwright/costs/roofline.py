@@ -128,6 +128,7 @@ class StageFloor:
     hidden_token_seconds: float
     attention: tuple[AttentionFloor, ...]
     widened: bool  # most dense weights have no unit of their own
+    four_bit_bytes: float  # of dense weights, if their unit multiplies four bits; else 0
     expert_widened: bool
     expert_columns: float  # of one expert's slice
     # What their shares of the unit's rate are fitted for: generation of GPU and format.
@@ -257,6 +258,9 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         hidden_token_seconds=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
         attention=tuple(_attention_floor(work, gpu, kv_bits) for work in stage.attention),
         widened=widened(gpu, dense),
+        four_bit_bytes=0.0
+        if _units(dense)[0] != "fp4" or widened(gpu, dense)
+        else stage.dense_bytes,
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
         product=_product(gpu, dense),
@@ -295,7 +299,7 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
         start-up + tokens x activation traffic + requests x request time; join is the norm of power
         ``_OVERLAP``.
     Unit: seconds.
-    Error: of TPOT, which it leads to: median 9.6% in sample, 11.4% of served loads with the model's
+    Error: of TPOT, which it leads to: median 8.6% in sample, 10.3% of served loads with the model's
         shape held out (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); shares and start-ups are fitted, the power is assumed.
 
@@ -307,15 +311,18 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
     >>> busy += floor.head_token_seconds / fitted.compute_efficiency
     >>> read = floor.weights_seconds / fitted.memory_efficiency
     >>> round(1000 * (step.weights_seconds + step.compute_seconds), 3)  # ms, no context
-    5.793
+    5.764
     >>> round(1000 * (read**3 + busy**3) ** (1 / 3), 3)
-    5.793
+    5.764
     """
     tokens = batch.tokens
     dense = floor.token_seconds * _rows(tokens, fitted, widened=floor.widened)
     dense_compute = dense / fitted.dense_share(floor.product)
     dense_compute += floor.head_token_seconds * batch.sampled / fitted.compute_efficiency
-    dense_weights = floor.weights_seconds / fitted.memory_efficiency
+    dense_weights = max(
+        floor.weights_seconds / fitted.memory_efficiency,
+        floor.four_bit_bytes / fitted.four_bit_bytes_per_second,
+    )
     kv, scores = _attention(floor, batch, fitted)
     expert_compute, expert_weights = _experts(floor, links, batch, fitted)
     compute = 0.0
@@ -345,7 +352,6 @@ def _overhead_seconds(
 ) -> float:
     return (
         floor.products * fitted.product_seconds
-        + floor.expert_layers * fitted.expert_layer_seconds
         + tokens * floor.hidden_token_seconds * fitted.activation_copies
         + batch.sequences * fitted.sequence_seconds
     )
@@ -420,7 +426,7 @@ def _experts(
         doublings = math.log2(links.expert_groups)
         factor = 1 + fitted.expert_imbalance * doublings if stated is None else stated
     # Experts that no token of the batch wants are not read.
-    missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
+    missed = _missed(min(floor.hot_share, 1 - 1e-12), met, fitted.expert_evenness)
     # The others wait for the busiest rank in the collective that follows.
     touched = min(1.0, (1.0 - missed) * factor)
     experts = touched * floor.experts
@@ -432,6 +438,21 @@ def _experts(
         rows += (fitted.widening - 1) * max(0.0, rows - experts * WIDENED_ROWS)
     compute = floor.expert_token_seconds * rows / fitted.expert_share(floor.expert_product)
     return compute, floor.expert_weights_seconds * touched / fitted.memory_efficiency
+
+
+def _missed(share: float, tokens: float, evenness: float) -> float:
+    """Return the share of experts that none of ``tokens`` wants, each token ``share`` of them.
+
+    Some experts are wanted more than others: how often one is has a beta distribution of mean
+    ``share`` and shape ``evenness`` (infinite: all alike).
+    """
+    rarely = evenness * (1 - share) / share
+    return math.exp(
+        math.lgamma(rarely + tokens)
+        - math.lgamma(rarely)
+        + math.lgamma(rarely + evenness)
+        - math.lgamma(rarely + evenness + tokens)
+    )
 
 
 def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:

@@ -157,7 +157,7 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     Formula: requests per second = running / stay; stay = prefill + steps x time of a step + what
         the prompts of others add (docs/planner-request-worked.md).
     Unit: seconds, requests per second.
-    Error: output tokens per second 9.3%, TPOT 9.6%, TTFT 26.6%, medians in sample
+    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); ``OUT_OF_STEP``, ``UNEVEN_STEPS`` and the coefficients
         are fitted or measured.
@@ -165,11 +165,11 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
     >>> round(speed.prefill_seconds, 3), round(512 * speed.cycle_seconds, 2)
-    (0.146, 8.36)
-    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.6 seconds
-    16.11
-    >>> round(speed.requests_per_second, 3), round(64 / 16.11, 3)
-    (3.972, 3.973)
+    (0.142, 8.59)
+    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.2 seconds
+    15.95
+    >>> round(speed.requests_per_second, 3), round(64 / 15.95, 3)
+    (4.012, 4.013)
     """
     return (
         _static(replica, load, fitted)
@@ -415,11 +415,11 @@ def performance(
     >>> band = Band(low=0.5, high=2.0, basis="modelled")
     >>> seen = performance(speed, task.load, 2, running=64, band=band)
     >>> round(1000 * seen.tpot_seconds, 1), round(seen.ttft_seconds, 2)  # ms, seconds
-    (30.2, 0.63)
-    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 16.11)
-    (4067, 4068)
+    (29.9, 0.63)
+    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 15.95)
+    (4108, 4109)
     >>> round(seen.low), round(seen.high)
-    (2034, 8135)
+    (2054, 8217)
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second

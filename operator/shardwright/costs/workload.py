@@ -23,6 +23,14 @@ class Arrival(StrEnum):
     STATIC_BATCH = "StaticBatch"
 
 
+class Phase(StrEnum):
+    """Which part of its requests a group computes."""
+
+    WHOLE = "Whole"
+    PREFILL = "Prefill"  #: the prompt, whose K/V a decode group fetches
+    DECODE = "Decode"  #: the answer, from a prompt whose K/V it has fetched
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
     """K/V kept in the node's memory beside the GPUs': so many bytes for each pod (None: all there
@@ -91,6 +99,29 @@ class Workload:
         return replace(
             self, prefix_cache_hit_rate=self.prefix_cache_hit_rate / replicas, follows_prefixes=True
         )
+
+    def of_phase(self, phase: Phase) -> "Workload":
+        """Return what a load asks of groups that compute one phase of its requests.
+
+        Formula: prefill: one output token; decode: all of the prompt but its last token is cached.
+            The longest request stays, so that both take the same ones.
+        Unit: tokens, share of input tokens.
+        Error: that of the estimates: published pairs in docs/benchmarks/accuracy.md.
+        Source: vLLM 0.33 ``v1/worker``: a prefill engine is asked for one token, which the decode
+            engine computes again.
+
+        >>> load = Workload(input_tokens=8, output_tokens=4, concurrency=1, max_model_len=16)
+        >>> load.of_phase(Phase.PREFILL).output_tokens
+        1
+        >>> load.of_phase(Phase.DECODE).prefix_cache_hit_rate
+        0.875
+        """
+        if phase is Phase.PREFILL:
+            return replace(self, output_tokens=1)
+        if phase is Phase.DECODE:
+            fetched = (self.input_tokens - 1) / self.input_tokens
+            return replace(self, prefix_cache_hit_rate=fetched, follows_prefixes=True)
+        return self
 
     @property
     def tokens_per_step(self) -> float:

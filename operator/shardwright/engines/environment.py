@@ -39,6 +39,8 @@ COMMON: Final = frozenset(
         "HF_HUB_VERBOSITY",
         "HF_XET_HIGH_PERFORMANCE",
         "HF_XET_NUM_CONCURRENT_RANGE_GETS",
+        # how safetensors reads weights
+        "SAFETENSORS_FAST_GPU",
         # GPUs and their runtime
         "CUDA_DEVICE_MAX_CONNECTIONS",
         "CUDA_LAUNCH_BLOCKING",
@@ -154,6 +156,8 @@ NEVER: Final[Mapping[str, str]] = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "is set by shardwright",
     "VLLM_HOST_IP": "is set by shardwright",
     "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "is set by shardwright: none is followed",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": "is set by shardwright: it is the pod's own address",
+    "VLLM_NIXL_SIDE_CHANNEL_PORT": "is set by shardwright",
     "VLLM_PORT": "clashes with the ports of the group",
     "VLLM_PP_LAYER_PARTITION": "is set by shardwright; pin spec.parallelism.partition instead",
     "VLLM_SERVER_DEV_MODE": "opens endpoints that run code",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from shardwright.costs.workload import Phase
 from shardwright.layouts.layout import DraftMethod
 from shardwright.planning.report import Plan
 
@@ -41,7 +42,8 @@ class Serving:
     ``guarded``:
     the guard in ``files_dir`` asks every request for the key. ``refuses``: what is too much is
     refused, and does not wait; ``by_priority``: what waits is served by the priority that clients
-    say. ``gives_tokens``: a router asks for the tokens of prompts.
+    say. ``gives_tokens``: a router asks for the tokens of prompts. ``phase`` is what it does of
+    each request (None: all of it).
     """
 
     model: str
@@ -68,6 +70,7 @@ class Serving:
     refuses: bool = False
     by_priority: bool = False
     gives_tokens: bool = False
+    phase: Phase | None = None
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
@@ -46,8 +46,10 @@ Barred = Callable[[Pool, Layout], Withheld]
 """The GPUs of a pool whose nodes lack something that pods of a layout need beside them."""
 
 
-Numbers = Callable[[Candidate], Iterable[int]]
-"""The numbers of replicas that are worth pricing, of at most those of a candidate."""
+Numbers = Callable[[Candidate, Callable[[], int]], Iterable[int]]
+"""The numbers of replicas of a candidate that are worth pricing; called, the second says how many
+have room, which costs placing them.
+"""
 
 
 def none_barred(_pool: Pool, _layout: Layout) -> Withheld:
@@ -55,9 +57,9 @@ def none_barred(_pool: Pool, _layout: Layout) -> Withheld:
     return frozenset()
 
 
-def all_of_them(largest: Candidate) -> tuple[int]:
+def all_of_them(_one: Candidate, most: Callable[[], int]) -> tuple[int]:
     """Return that there are to be as many replicas as have room."""
-    return (largest.layout.replicas,)
+    return (most(),)
 
 
 def withheld_from(pool: Pool, layout: Layout, reasons: Iterable[Barred]) -> Withheld:
@@ -126,10 +128,8 @@ def _numbers(
     """Return the numbers of replicas in which a layout is worth pricing."""
     if space.replicas is not None and not space.fill:
         return (space.replicas,)
-    most = _most(one.layout, place, space, scope.most)
-    if space.fill:
-        return (most,)
-    return scope.numbers(replace(one, layout=replace(one.layout, replicas=most)))
+    most = partial(_most, one.layout, place, space, scope.most)
+    return all_of_them(one, most) if space.fill else scope.numbers(one, most)
 
 
 class _Shelves:

@@ -175,8 +175,8 @@ class SearchSpace:
     as upper limits and free nodes allow, ``replicas`` at most. They are spread over the nodes'
     values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of the
     model are there already, by value. ``quotas`` are limits that others have set, beside
-    ``max_gpus``. ``held_nodes`` are those that the model has already, and that count in
-    ``max_nodes``.
+    ``max_gpus``. ``held_nodes`` and ``held_gpus`` are those that the model has already, and that
+    count in ``max_nodes`` and ``max_gpus``.
     """
 
     replicas: int | None = None
@@ -193,6 +193,7 @@ class SearchSpace:
     standing: tuple[tuple[str, int], ...] = ()
     quotas: tuple[GpuQuota, ...] = ()
     held_nodes: frozenset[str] = frozenset()
+    held_gpus: int = 0
 
     def most_gpus(self, resource: str) -> int | None:
         """Return how many GPUs of a resource budget and quotas allow, None: any number."""
@@ -390,6 +391,41 @@ class MemoryRules:
     cache_of_free: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingRules:
+    """Which groups an engine can hand K/V between; blocks are alike, as both take like options.
+
+    With ``whole_heads`` unlike degrees go only where no K/V head is held twice. ``stages``: stages
+    can hand over K/V.
+    """
+
+    whole_heads: bool = True
+    stages: bool = False
+
+    def pairs(self, prefill: Layout, decode: Layout, kv_heads: int | None) -> bool:
+        """Return whether decode groups can read the K/V of prefill groups.
+
+        Args:
+            prefill: The degrees of a group that computes prompts.
+            decode: Those of a group that answers.
+            kv_heads: The K/V heads of the layer that has the fewest (None: every rank holds one
+                vector for all heads).
+
+        >>> rules = PairingRules()
+        >>> rules.pairs(Layout(tensor=2), Layout(tensor=4), 8)
+        True
+        >>> rules.pairs(Layout(tensor=4), Layout(tensor=2), 8)
+        False
+        """
+        staged = max(prefill.pipeline, decode.pipeline) > 1
+        if prefill.context != decode.context or (staged and not self.stages):
+            return False
+        if kv_heads is None or prefill.tensor == decode.tensor:
+            return True
+        held_twice = self.whole_heads and decode.tensor > kv_heads
+        return decode.tensor % prefill.tensor == 0 and not held_twice
+
+
 class PromptSharing(StrEnum):
     """Why no ranks share the tokens of a prompt."""
 
@@ -416,6 +452,7 @@ class CutRules:
     # Experts may be dealt to some ranks, sliced over others.
     mixes_expert_cuts: bool = False
     deals_experts_evenly: bool = False  # every rank must get as many whole experts
+    two_shot_sums: bool = True  # its all-reduce for large messages has two steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -554,5 +591,6 @@ class EngineTraits:
     repeats: Repeats = field(default_factory=Repeats)
     support: EngineSupport = field(default_factory=EngineSupport)
     options: EngineOptions = field(default_factory=EngineOptions)
+    pairing: PairingRules | None = None  # None: no group hands K/V to another
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str]

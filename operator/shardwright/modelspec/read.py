@@ -474,7 +474,7 @@ def _unknown(architecture: str | None) -> Problem:
         "(docs/reference/architectures.md), or a plain decoder (gated, hidden_act silu)",
         gap=f"did you mean {near[0]}?" if near else "",
         remedy="to serve it without a promise, state its bytes in spec.model.unproven and pin "
-        "spec.parallelism (docs/howto/unproven-models.md)",
+        "spec.parallelism (docs/howto/unknown-models-and-gpus.md)",
     )
 
 

@@ -15,7 +15,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline.extra_groups import in_chosen_number, what_fits
 from shardwright.planning.comparison import Comparison, compare, without_pins
 from shardwright.planning.gain import pool_of
-from shardwright.planning.planner import choose, consider, make_plan
+from shardwright.planning.planner import Considered, choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.survey import Surveyed, survey
 from shardwright.planning.ways_out import AskWithout, FieldPaths, Offer, costly, fitting, ways_out
@@ -32,15 +32,15 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
 
     With ``replicas: 0`` it is the plan that would run, and holds no node.
     """
-    return _as_deployed(
-        subject, inventory, make_plan(subject.model, inventory, subject.request, subject.traits)
-    )
+    considered = consider(subject.model, inventory, subject.request, subject.traits)
+    return _with_pair(subject, considered, _as_deployed(subject, inventory, choose(considered)))
 
 
 def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
     """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
-    return _as_deployed(subject, inventory, choose(considered)), survey(considered)
+    report = _as_deployed(subject, inventory, choose(considered))
+    return _with_pair(subject, considered, report), survey(considered)
 
 
 def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparison | None:
@@ -252,6 +252,19 @@ def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Repo
     if subject.intent.replicas == 0:
         return without_groups(report)
     return in_chosen_number(subject, inventory, report)
+
+
+def _with_pair(subject: Subject, considered: Considered, report: Report) -> Report:
+    """Return the report with the answer to who asks for prompts and answers apart."""
+    wish = subject.request.pair
+    if wish is None:
+        return report
+    from shardwright.planning.pairing import pair_choice, without_nodes  # noqa: PLC0415 - see above
+
+    choice = pair_choice(considered, report.outcome, wish)
+    if subject.intent.replicas == 0:
+        choice = without_nodes(choice)
+    return replace(report, pair=choice)
 
 
 def without_groups(report: Report) -> Report:

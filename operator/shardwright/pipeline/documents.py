@@ -16,6 +16,7 @@ from shardwright.pipeline.assembly import engine_status
 from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.rendering.pod_resources import quantity
+from shardwright.reporting.apart import pair_document
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
@@ -42,23 +43,29 @@ def plan_document(
         "reason": _reason(subject, report),
         **_problem(report),
         "plan": plan_status(report),
-        **({"best": _best(comparison)} if comparison else {}),
+        **best_document(comparison),
+        **({"pair": pair_document(report.pair)} if report.pair else {}),
     }
 
 
-def _best(comparison: Comparison) -> dict[str, Any]:
-    """Return the best plan, and its figures as multiples of the pinned plan's."""
+def best_document(comparison: Comparison | None) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's; empty if nothing is
+    pinned.
+    """
+    if comparison is None:
+        return {}
     alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
     multiples = {
         "cost": comparison.cost,
         "served": comparison.served,
         "seconds": comparison.seconds,
     }
-    return {
+    said = {
         "standing": comparison.standing.value,
         **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
         "plan": plan_status(alone),
     }
+    return {"best": said}
 
 
 def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:

@@ -71,6 +71,7 @@ def _more(request: Request, replicas: int, plan: Plan, room: Inventory) -> Reque
         fill=False,
         standing=_standing(request.space, plan, room),
         held_nodes=frozenset(node for group in plan.groups for node in group),
+        held_gpus=len(plan.groups) * plan.layout.gpus_per_replica,
     )
     return replace(request, objective=_without_limits(request.objective), space=space)
 

@@ -540,10 +540,6 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """
-    space, per_group = (subject.request.space, plan.gpus_per_node * plan.nodes_per_replica)
-    groups = len(plan.groups) + 1
-    if groups * per_group > (space.max_gpus or groups * per_group):
-        return None
     outcome = extra_groups(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None

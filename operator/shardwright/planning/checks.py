@@ -569,7 +569,7 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
         there = {group[0] for group in candidate.placement.groups}
         nodes = max(1, len(there | space.held_nodes))
     for name, used, limit in (
-        ("GPUs", candidate.layout.gpus, space.max_gpus),
+        ("GPUs", candidate.layout.gpus + space.held_gpus, space.max_gpus),
         ("nodes", nodes, space.max_nodes),
     ):
         if limit is not None and used > limit:

@@ -1,7 +1,7 @@
 """Do ranks share the tokens of a long request, and if not, why?
 
 Guides advise context parallelism for long prompts, and some call it sequence parallelism;
-docs/context-parallelism.md has both kinds.
+docs/concepts/layouts.md has both kinds.
 """
 
 from collections.abc import Iterator, Sequence

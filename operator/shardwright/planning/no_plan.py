@@ -152,8 +152,7 @@ def _more_gpus(asked: PlannerQuestion, near: Iterable[Verdict]) -> str:
 def _enough(asked: PlannerQuestion, candidate: Candidate, prices: Prices) -> Candidate | None:
     judge = Judge(asked.model, asked.request, asked.traits, prices)
     scale = Scale(request=asked.request, by_price=False)
-    largest = of(candidate, MOST_REPLICAS)
-    (number,) = Fewest(judge=judge, scale=scale)(largest)
+    (number,) = Fewest(judge=judge, scale=scale)(of(candidate, 1), lambda: MOST_REPLICAS)
     return of(candidate, number) if number < MOST_REPLICAS else None
 
 
@@ -469,7 +468,7 @@ def _closest(
     if problem.code in _SHORT:
         return _capacity(closest)
     hints = [
-        f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}",
+        f"closest is {copies(closest.candidate.layout)} on {closest.candidate.pool.name}",
         *_where_time_goes(closest, problem, asked.request),
     ]
     beyond = larger is not None and larger is not closest

@@ -21,38 +21,37 @@ class Fewest:
     judge: Judge
     scale: Scale
 
-    def __call__(self, largest: Candidate) -> tuple[int]:
+    def __call__(self, one: Candidate, most: Callable[[], int]) -> tuple[int]:
         """Return the number; if none does, as many as have room and are in time.
 
         Args:
-            largest: The layout, in as many instances as have room within the budget.
+            one: The layout, in one instance.
+            most: Says how many instances have room within the budget.
         """
-        most = largest.layout.replicas
-        if most == 1 or not self.judge.runs(of(largest, 1)):
+        if not self.judge.runs(one) or (room := most()) == 1:
             return (1,)
-        least = smallest(lambda number: self._does(of(largest, number)), self._guess(largest), most)
-        return (self._most_in_time(largest) if least is None else least,)
+        guess = min(room, self._guess(one))
+        least = smallest(lambda number: self._does(of(one, number)), guess, room)
+        return (self._most_in_time(one, room) if least is None else least,)
 
-    def _most_in_time(self, largest: Candidate) -> int:
+    def _most_in_time(self, one: Candidate, most: int) -> int:
         """Smaller batches leave more room for K/V: where requests wait for it more instances may
         run more at once, so that a token takes longer.
         """
-        most = largest.layout.replicas
-        if self._in_time(largest, most) or not self._in_time(largest, 1):
+        if self._in_time(one, most) or not self._in_time(one, 1):
             return most
-        late = smallest(lambda number: not self._in_time(largest, number), 1, most)
+        late = smallest(lambda number: not self._in_time(one, number), 1, most)
         return (late or most) - 1
 
-    def _in_time(self, largest: Candidate, number: int) -> bool:
-        return self.judge.in_time(of(largest, number))
+    def _in_time(self, one: Candidate, number: int) -> bool:
+        return self.judge.in_time(of(one, number))
 
     def _does(self, candidate: Candidate) -> bool:
         return self._assessed(candidate).carries_load and self.judge.in_time(candidate)
 
-    def _guess(self, largest: Candidate) -> int:
+    def _guess(self, one: Candidate) -> int:
         """One instance serves a share of the load: as many as make up all of it are the least."""
-        share = self._assessed(of(largest, 1)).served_share
-        return min(largest.layout.replicas, max(1, math.ceil(1 / share - _ROUNDING)))
+        return max(1, math.ceil(1 / self._assessed(one).served_share - _ROUNDING))
 
     def _assessed(self, candidate: Candidate) -> FeasibleCandidate:
         return assess(candidate, self.judge.prices.estimate(candidate), self.scale)
@@ -61,7 +60,7 @@ class Fewest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
     """Chooses the larger numbers of instances that may pay: those on as many GPUs as the best
-    layout so far, and what the objective pays for speed.
+    layout so far, and what the objective pays for speed; ``tried`` numbers not again.
     """
 
     judge: Judge
@@ -69,36 +68,47 @@ class More:
     best: FeasibleCandidate
     least: Mapping[tuple[Layout, str], FeasibleCandidate]
     likely: frozenset[tuple[Layout, str]]
+    tried: frozenset[tuple[Layout, str]]
 
     @classmethod
     def beside(cls, ranked: Sequence[FeasibleCandidate], judge: Judge, scale: Scale) -> "More":
-        """Return the choice beside ranked layouts in the fewest instances that do."""
-        least = {layout_on_pool(each.candidate): each for each in ranked if each.carries_load}
+        """Return the choice beside ranked layouts, of which some may be in more instances."""
+        least: dict[tuple[Layout, str], FeasibleCandidate] = {}
+        for each in filter(lambda each: each.carries_load, ranked):
+            fewest = least.setdefault(layout_on_pool(each.candidate), each)
+            if each.candidate.layout.replicas < fewest.candidate.layout.replicas:
+                least[layout_on_pool(each.candidate)] = each
+        tried = frozenset((each.candidate.layout, each.candidate.pool.name) for each in ranked)
         likely = frozenset(islice(least, _LIKELY))
-        return cls(judge=judge, scale=scale, best=ranked[0], least=least, likely=likely)
+        return cls(
+            judge=judge, scale=scale, best=ranked[0], least=least, likely=likely, tried=tried
+        )
 
-    def __call__(self, largest: Candidate) -> Iterator[int]:
+    def __call__(self, one: Candidate, most: Callable[[], int]) -> Iterator[int]:
         """Yield the numbers, each above the fewest that do.
 
         Args:
-            largest: The layout, in as many instances as have room within the budget.
+            one: The layout, in one instance.
+            most: Says how many instances have room within the budget.
         """
-        fewest_that_do = self.least.get(layout_on_pool(largest))
-        if fewest_that_do is None:
+        key = layout_on_pool(one)
+        fewest_that_do = self.least.get(key)
+        likely = key in self.likely
+        if not fewest_that_do or not (likely or one.pool is self.best.candidate.pool):
             return
-        number = fewest_that_do.candidate.layout.replicas
-        likely = layout_on_pool(largest) in self.likely
-        paying = self._paying(fewest_that_do, largest) if likely else ()
-        if likely or largest.pool is self.best.candidate.pool:
-            paying = (*paying, self._for_as_much(fewest_that_do))
-        yield from sorted(more for more in set(paying) if number < more <= largest.layout.replicas)
+        number, room = fewest_that_do.candidate.layout.replicas, most()
+        paying = {*self._paying(fewest_that_do, room)} if likely else set[int]()
+        for more in sorted(paying | {self._for_as_much(fewest_that_do)}):
+            again = (replace(one.layout, replicas=more), one.pool.name) in self.tried
+            if number < more <= room and not again:
+                yield more
 
     def _for_as_much(self, least: FeasibleCandidate) -> int:
         """Return how many instances cost what the best layout does."""
         number = least.candidate.layout.replicas
         return math.floor(self.best.cost / (least.cost / number) * (1 + _ROUNDING))
 
-    def _paying(self, least: FeasibleCandidate, largest: Candidate) -> Iterator[int]:
+    def _paying(self, least: FeasibleCandidate, room: int) -> Iterator[int]:
         number = least.candidate.layout.replicas
         match self.scale.request.objective.optimize_for:
             case OptimizeFor.THROUGHPUT:
@@ -107,7 +117,7 @@ class More:
                 most = math.floor(number * BALANCED_SHARE * self._least_cost() / least.counted_cost)
                 yield from (number + math.ceil((most - number) * share) for share in (0.5, 1))
             case OptimizeFor.LATENCY:
-                yield from self._while_better(least, largest.layout.replicas)
+                yield from self._while_better(least, room)
 
     def _least_cost(self) -> float:
         return min(each.counted_cost for each in self.least.values())
@@ -122,10 +132,11 @@ class More:
             number = min(twice, most)
             more = of(least.candidate, number)
             score = assess(more, self.judge.prices.estimate(more), self.scale).score
-            if score <= best:
+            # One over the network must halve all times inside, whatever they cost.
+            if score <= best and not self.best.goes_over_nodes(self.scale.request):
                 return
             yield number
-            best = score
+            best = max(score, best)
 
 
 _ROUNDING: Final = 1e-9

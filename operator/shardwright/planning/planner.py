@@ -8,7 +8,7 @@ Faster links never slow anything (``tests/property``), so a slower twin is never
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -96,12 +96,7 @@ def _but_network(verdict: Verdict) -> tuple[object, ...]:
     return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, *spread, *links
 
 
-def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
-    if (
-        twins[0].candidate.placement.nodes_per_replica == 1
-    ):  # no network is crossed: all are equally good
-        # One of them is enough: which one is decided as select would.
-        return [min(twins, key=_tie)]
+def _unbeaten(twins: Sequence[Verdict]) -> Sequence[Verdict]:
     kept: list[Verdict] = []
     # Fastest first: a verdict can then be beaten by those before it alone.
     for verdict in sorted(twins, key=_by_network):
@@ -243,9 +238,12 @@ def decided(considered: Considered) -> tuple[FeasibleCandidate, ...]:
     scale = considered.scale
     # Near ties are held against the whole rank.
     ranked = settled(best_first(considered.feasible, scale), scale)
-    if ranked and scale.request.space.replicas is None:
-        return _beside_more(ranked, considered)
-    return ranked
+    if not ranked or scale.request.space.replicas is not None:
+        return ranked
+    # A best one in more instances has others beside it, on as many GPUs as its own.
+    while (wider := _beside_more(ranked, considered))[0] is not ranked[0]:
+        ranked = wider
+    return wider
 
 
 def choose(considered: Considered) -> Report:

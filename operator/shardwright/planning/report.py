@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.host import LoadingTime
+from shardwright.costs.workload import Phase
 from shardwright.errors import Problem
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.gpus import GpuPrice
@@ -263,13 +264,87 @@ class NoPlan:
         return self.heals_by_itself and self.problem.code == "NoGpuNodes"
 
 
+class PairCode(StrEnum):
+    """Why prompts and answers are not put apart, or what it costs if they are."""
+
+    PAIR_WOULD_IDLE = "PairWouldIdle"  #: amount: share of the pair's GPUs without work
+    PROMPTS_ARE_CHEAP = "PromptsAreCheap"  #: share of the whole plan's GPU time
+    TRANSFER_TOO_SLOW = "TransferTooSlow"  #: of K/V, over the time to compute it
+    PAIR_HALVES_FAIL = "PairHalvesFail"  #: gain, where one unit replaces two whole groups
+    PAIR_NEEDS_PIPELINE = "PairNeedsPipeline"  #: fewest stages that have room
+    PAIR_NEEDS_TWO_GROUPS = "PairNeedsTwoGroups"  #: groups that have room
+    PAIR_MISSES_LIMITS = "PairMissesLimits"  #: share by which limit or load is missed
+    GAIN_UNCERTAIN = "GainUncertain"  #: gain, inside the error of the prediction
+    PAIR_SLOWER = "PairSlower"  #: gain, of a pair that is taken all the same
+    PAIR_UNSUPPORTED = "PairUnsupported"  #: by the engine, or for models with recurrent states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairReason:
+    """A reason with its number, as its code says."""
+
+    code: PairCode
+    amount: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """The groups of one phase, of all units: ``groups`` of one unit, and their plan.
+
+    ``plan.layout`` has the degrees of one group, ``plan.groups`` the nodes of all units. One group
+    serves ``rate`` requests a second at most, with ``in_flight`` at once.
+    """
+
+    phase: Phase
+    groups: int
+    plan: Plan
+    rate: float
+    in_flight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Prompts and answers apart, in ``units``; ``performance`` is of all of them.
+
+    The K/V of a prompt, ``transfer_bytes``, takes ``transfer_seconds`` over ``link``. ``gain`` is
+    output tokens a second for the price of the GPUs, over that of the best whole plan (None: no
+    whole plan meets the limits).
+    """
+
+    units: int
+    prefill: Half
+    decode: Half
+    transfer_bytes: int
+    transfer_seconds: float
+    link: str
+    performance: Performance
+    gain: float | None
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of all units."""
+        return self.prefill.plan.layout.gpus + self.decode.plan.layout.gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairChoice:
+    """The answer to who asks for a pair: the best one (None: there is none), whether it is
+    ``taken`` instead of the whole plan, and why not, or what it costs.
+    """
+
+    taken: bool
+    best: Pair | None
+    reasons: tuple[PairReason, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The outcome, with everything considered on the way.
 
     ``lacks`` is why groups are missing from the plan (None: none is, or nobody asked why).
     ``costly`` is what a plan would gain without fields of the user's own, if somebody has worked it
-    out. ``front`` are the layouts that none beats in tokens per user and per GPU.
+    out. ``front`` are the layouts that none beats in tokens per user and per GPU. ``pair`` is the
+    answer to who asks for one (None: nobody does); the outcome is the whole plan all the same.
     """
 
     outcome: Plan | NoPlan
@@ -279,6 +354,7 @@ class Report:
     lacks: NoPlan | None = None
     costly: tuple[WithoutFields, ...] = ()
     front: tuple[FrontPoint, ...] = ()
+    pair: PairChoice | None = None
 
     @property
     def unplaced(self) -> NoPlan | None:

@@ -47,6 +47,24 @@ class Objective:
         return self.ttft_seconds is not None or self.tpot_seconds is not None
 
 
+class PairMode(StrEnum):
+    """Whether prompts and answers are put on groups of their own."""
+
+    AUTO = "Auto"
+    ON = "On"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairWish:
+    """The question for a pair, with the groups of one unit where somebody says them (None: the
+    plan does).
+    """
+
+    mode: PairMode
+    prefill_groups: int | None = None
+    decode_groups: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One question to the planner.
@@ -59,7 +77,8 @@ class Request:
     if none is named; ``owner`` is namespace (empty: the context's) and name of the ShardedModel,
     for commands about it. With ``deploy`` a layout that can be run goes before one that can only be
     shown. No key is asked for at an ``open_router``. ``claims`` are those that its pods mount, as
-    far as they are known, ``cache_claim`` is the one that they download to (empty: none).
+    far as they are known, ``cache_claim`` is the one that they download to (empty: none). ``pair``
+    asks for prompts and answers apart (None: they are not).
     """
 
     workload: Workload
@@ -77,6 +96,7 @@ class Request:
     deploy: bool = False
     claims: tuple[VolumeClaim, ...] = ()
     cache_claim: str = ""
+    pair: PairWish | None = None
 
 
 ALL_OF_A_RATE: Final = 1 - 1e-6

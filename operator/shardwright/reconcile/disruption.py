@@ -182,8 +182,8 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
 
 
 def _starts_failed(group: Group) -> int:
-    # The kubelet restarts a single pod in place, so its count is used.
-    if group.size == 1:
+    # The kubelet counts what it restarts in place.
+    if group.in_place:
         return group.restarts_since
     return group.remembered.incident.counted if group.remembered.incident else 0
 
@@ -255,20 +255,20 @@ def _speaks_against(group: Group, now: datetime) -> bool:
 def _failures(group: Group) -> Iterator[Failure]:
     wanted = template_hash(group.rendered)
     if (
-        group.size > 1 or not group.complete
+        not group.in_place or not group.complete
     ):  # a single pod is restarted in place, and remembers the failure for ever
         # If it is taken away, the incident says why.
         alive = (member for member in group.members if not member.deleting)
         told = (
             member
             for member in alive
-            if not (group.size == 1 and member.restarts and not group.restarts_since)
+            if not (group.in_place and member.restarts and not group.restarts_since)
         )
         yield from (
             member.failure for member in told if member.failure and member.template_hash == wanted
         )
     incident = group.remembered.incident
-    if group.size > 1 and incident and group.remembered.since_failure and not group.complete:
+    if not group.in_place and incident and group.remembered.since_failure and not group.complete:
         yield incident.failure
 
 

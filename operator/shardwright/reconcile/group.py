@@ -54,7 +54,7 @@ class LifeRules:
     on its nodes (None: unknown). Groups numbered below ``partition`` keep their pods. ``rejected``:
     a group did not come up with the wanted state, and is gone. ``rolls_back``: a spec that groups
     do not come up with is rolled back. ``revision`` tells the wanted state from all earlier ones
-    (empty: unknown).
+    (empty: unknown). ``new_pods``: groups of one pod, too, restart with new pods.
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -69,6 +69,7 @@ class LifeRules:
     rejected: bool = False
     rolls_back: bool = False
     revision: str = ""
+    new_pods: bool = False
 
 
 # No slots: cached_property keeps its value in the instance's __dict__.
@@ -109,6 +110,11 @@ class Group:
     def size(self) -> int:
         """Return the number of pods of the running group."""
         return int(self.rendered["spec"]["replicas"])
+
+    @property
+    def in_place(self) -> bool:
+        """Return whether the kubelet restarts it: one pod, which nobody knows by its address."""
+        return self.size == 1 and not self.rules.new_pods
 
     @cached_property
     def remembered(self) -> GroupAnnotations:
@@ -165,8 +171,10 @@ class Group:
 
     def forgets_restarts_at(self) -> datetime | None:
         """Return when its restarts are forgotten, having served long enough, or None."""
-        # In a group of several pods no container restarts in place, so its incidents count.
-        if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
+        # Where no container restarts in place, incidents count.
+        if not self.in_place or not (
+            self.complete and self.ready_since and self.restarts_since > 0
+        ):
             return None
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
 
@@ -180,7 +188,7 @@ class Group:
             next(iter(self.members), None),
         )
         if (
-            self.size > 1
+            not self.in_place
             or self.as_it_is
             or not revision
             or pod is None
@@ -276,7 +284,7 @@ class Group:
     def _restarts_in_place(self) -> bool:
         # Its kubelet would restart it as it was, without the fixes since.
         return (
-            self.size == 1
+            self.in_place
             and not self.complete
             and any(member.failure and not member.node_gone for member in self.members)
         )
@@ -350,6 +358,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         progress_deadline_seconds=intent.progress_deadline_seconds,
         partition=intent.partition,
         rolls_back=intent.rolls_back,
+        new_pods=intent.new_pods,
         # Cut, because the value is kept in an annotation of each StatefulSet and compared as kept.
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )

@@ -103,8 +103,7 @@ def _failure(group: Group, now: datetime) -> Failure | None:
     # restart budget.
     if _held_back(group) or _is_taken_whole(group, now):
         return None
-    # The kubelet restarts a single pod in place.
-    return _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
+    return _refused(group, now) or (None if group.in_place else _find_failure(group, now))
 
 
 def _held_back(group: Group) -> bool:
@@ -217,7 +216,7 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
     before = (
         # The new pod begins at zero restarts: those of its predecessor must not be subtracted.
         RestartsBefore(revision=rules.revision)
-        if group.size == 1 and rules.revision and not group.as_it_is
+        if group.in_place and rules.revision and not group.as_it_is
         else None
     )
     # One that cannot become the rendered one starts as it was.
@@ -535,7 +534,7 @@ def _state(
         restarts=restarts,
         last_failure=failure,
         failing=situation is not Situation.READY
-        and (failure is not None if group.size == 1 else remembered.since_failure),
+        and (failure is not None if group.in_place else remembered.since_failure),
         look_at=look_at,
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
@@ -553,8 +552,8 @@ def _state(
 
 
 def _past(group: Group, incident: Incident | None) -> tuple[int, Failure | None]:
-    # A single pod restarts in place, and the kubelet counts.
-    if group.size == 1:
+    # The kubelet counts what it restarts in place.
+    if group.in_place:
         # A former end is not why a pod whose node is gone does not serve.
         failures = (m.failure for m in group.members if m.failure and not m.node_gone)
         refused = incident.failure if incident and not group.complete else None

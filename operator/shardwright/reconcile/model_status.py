@@ -458,7 +458,8 @@ def service_status(
     who its clients are.
     """
     base = base_name(owner.name)
-    host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
+    name = deployment.service if deployment else client_service(base)
+    host = f"{name}.{owner.namespace}.svc.{cluster_domain}"
     selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
     clients = {"clients": clients_sentence(deployment)} if deployment else {}
     return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}", **clients}

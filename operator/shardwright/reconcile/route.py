@@ -13,7 +13,8 @@ from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import DEPLOYMENT, SERVICE, Observed, controller_uid
 from shardwright.rendering import names
 from shardwright.rendering.bundle import KubernetesObject, with_content_hash
-from shardwright.rendering.deployment import Deployment, Owner, RouterOptions
+from shardwright.rendering.deployment import Deployment, Owner, PairMember, RouterOptions
+from shardwright.rendering.halves import REVISION, ROLE, member_labels
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.router_pods import ROUTER
 
@@ -94,7 +95,8 @@ def route_of(
     live = observed.objects.get((DEPLOYMENT, names.router(stated.base)))
     if live is None:
         return Route(unmet=_down(stated, stated.router, live))
-    leading, again = _leading(live, since, now, led=leads(observed, stated.base))
+    led = to_router(observed, stated.owner.uid) is not None
+    leading, again = _leading(live, since, now, led=led)
     unmet = _STARTING if is_up(live) else _down(stated, stated.router, live)
     return Route(unmet=None if leading else unmet, again_seconds=again)
 
@@ -108,6 +110,8 @@ def _missing(stated: Deployment, observed: Observed) -> Problem | None:
 
 
 def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | None) -> Problem:
+    if stated.half and not _not_made(live or {}):
+        return _apart(stated, stated.half)
     return Problem(
         code="RouterDown",
         what="no pod of the router is ready",
@@ -116,6 +120,18 @@ def _down(stated: Deployment, router: RouterOptions, live: KubernetesObject | No
         f"{stated.owner.namespace} get pods -l {ROUTER}={stated.base}. Their service account "
         f"{router.account} must be there, and bound to the ClusterRole of the chart for routers, "
         "to see the groups (docs/howto/routing.md)",
+    )
+
+
+def _apart(stated: Deployment, half: PairMember) -> Problem:
+    found = ",".join(f"{key}={value}" for key, value in member_labels(half).items())
+    return Problem(
+        code="PairBroken",
+        what="no pod of the router knows a group of each half",
+        remedy="the Service leads to the groups that answer, which compute prompts themselves. "
+        "Each half must have a Ready group, both with one value of the label "
+        f"{REVISION}: kubectl -n {stated.owner.namespace} get pods -l {found} -L {ROLE},{REVISION}"
+        " (docs/howto/pairs.md)",
     )
 
 
@@ -137,10 +153,11 @@ def _leading(
     return (up, None) if up == led or left <= 0 else (led, left)
 
 
-def leads(observed: Observed, base: str) -> bool:
-    """Return whether the clients' Service leads to a router now."""
-    service = observed.objects.get((SERVICE, names.client_service(base)))
-    return service is not None and ROUTER in (service["spec"].get("selector") or {})
+def to_router(observed: Observed, owner_uid: str) -> KubernetesObject | None:
+    """Return the Service of an owner that leads to a router now, None without one."""
+    services = (live for (kind, _), live in observed.objects.items() if kind == SERVICE)
+    led = (one for one in services if ROUTER in (one["spec"].get("selector") or {}))
+    return next((one for one in led if controller_uid(one) == owner_uid), None)
 
 
 def taken(stated: Deployment, route: Route | None) -> Deployment:
@@ -163,8 +180,8 @@ def fallen_back(
     is gone; it is led back once that is known.
     """
     base = names.base_name(owner.name)
-    service = observed.objects.get((SERVICE, names.client_service(base)))
-    if service is None or not leads(observed, base):
+    service = to_router(observed, owner.uid)
+    if service is None:
         return None
     live = observed.objects.get((DEPLOYMENT, names.router(base)))
     if live is not None and _leading(live, since, now, led=True)[0]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shardwright.api.record import Cause, Rollback
+from shardwright.costs.workload import Phase
 from shardwright.errors import Problem
 from shardwright.planning.gain import GAIN_MIN, Better, Prospect
 from shardwright.planning.phrases import copies
@@ -471,10 +472,13 @@ def clients_sentence(deployment: Deployment) -> str:
     key = " with the API key" if deployment.serving.api_key else ""
     if rules is None:
         return f"everybody in the cluster{key}: networkPolicy.enabled is false"
-    said = ["pods of the namespace " + namespace]
-    if rules.clients:
+    # Groups that compute prompts alone answer no client (``network_policies``).
+    inside = deployment.phase is Phase.PREFILL
+    clients = () if inside else rules.clients
+    said = ["pods of its pair" if inside else f"pods of the namespace {namespace}"]
+    if clients:
         said = ["who networkPolicy.clients names"]
-    if ANY_POD in (*rules.clients, *rules.metrics):
+    if ANY_POD in (*clients, *rules.metrics):
         said = ["every pod of the cluster"]
     elif rules.metrics:
         said.append("who networkPolicy.metrics names")

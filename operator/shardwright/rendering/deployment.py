@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from shardwright.costs.workload import Phase
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.provisioning import Sought
 from shardwright.hardware.suitability import whole_resource
@@ -330,6 +331,14 @@ class RouterOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairMember:
+    """A half of a pair: what it does of each request, and the base name of the pair."""
+
+    phase: Phase
+    pair: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BarePods:
     """A spec's and a plan's pods, without what follows from a group's place (``place``).
 
@@ -384,6 +393,7 @@ class Deployment:
     autoscaling: Autoscaling | None = None  # None: no autoscaler is told of the model
     router: RouterOptions | None = None
     picker: tuple[str, int] | None = None  # Service and port that pick pods of an InferencePool
+    half: PairMember | None = None  # None: its groups answer whole requests
 
     def on(self, resource: str) -> "Deployment":
         """Return the deployment with the image for the GPUs that pods request."""
@@ -394,6 +404,17 @@ class Deployment:
     def base(self) -> str:
         """Return the base of all object names."""
         return names.base_name(self.owner.name)
+
+    @property
+    def service(self) -> str:
+        """Return the name of the clients' Service: of the half that answers it is the pair's."""
+        answers = self.half is not None and self.half.phase is Phase.DECODE
+        return names.client_service(self.half.pair if self.half and answers else self.base)
+
+    @property
+    def phase(self) -> Phase | None:
+        """Return what its groups do of each request, None if all of it."""
+        return self.half.phase if self.half else None
 
     def sought_by(self, group: int) -> Sought | None:
         """Return how a group asks for nodes that did not exist when planned, None if all did."""

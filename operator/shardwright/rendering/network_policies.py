@@ -4,10 +4,12 @@ One policy for all pods of a model, one for those of its router. Kubelets probe 
 the pods, so probes need no way in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from shardwright.rendering.deployment import Deployment, NetworkRules
+from shardwright.costs.workload import Phase
+from shardwright.rendering import halves
+from shardwright.rendering.deployment import Deployment, NetworkRules, PairMember
 from shardwright.rendering.labels import model_selector
 from shardwright.rendering.router_pods import METRICS_PORT, router_selector
 from shardwright.rendering.scripts import HTTP_PORT
@@ -32,31 +34,50 @@ _ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
 def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     """Return the ``spec`` of the policy over all pods of a model."""
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
-    selector, members = _pods(model_selector(deployment.base))
-    # Clients reach groups also beside a router: without it the Service leads there.
-    serving = _from_clients(rules, HTTP_PORT)
-    if deployment.router:
-        serving["from"] += [_pods(router_selector(deployment.base))[1]]
-    opened = _asks_the_node(deployment) and rules.egress is None
+    selector, own = _pods(model_selector(deployment.base))
+    members = [own, *_paired(deployment.half)]
     return {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [members]}, serving],
-        "egress": [*_egress(members), {}] if opened else [*_egress(members), *_beside(rules)],
+        "ingress": [{"from": members}, *_serving(deployment, rules)],
+        # One rule for anybody covers all others.
+        "egress": [{}]
+        if _asks_the_node(deployment) and rules.egress is None
+        else list(_egress(members, rules)),
     }
 
 
-def of_router(base: str, rules: NetworkRules) -> dict[str, Any]:
+def _paired(half: PairMember | None) -> list[dict[str, Any]]:
+    # K/V takes any free port, and the router of a pair is one of its members.
+    return [_pods(halves.member_labels(half))[1]] if half else []
+
+
+def _serving(deployment: Deployment, rules: NetworkRules) -> Iterator[dict[str, Any]]:
+    # Clients reach groups also beside a router: without it the Service leads there. Groups that
+    # compute prompts alone answer nobody. Engines tell metrics at the port of requests: who may
+    # read them may ask.
+    clients = () if deployment.phase is Phase.PREFILL else rules.clients or (OWN_NAMESPACE,)
+    routers = [_pods(router_selector(deployment.base))[1]] if deployment.router else []
+    if admitted := [*clients, *rules.metrics, *routers]:
+        yield {"ports": [_port("TCP", HTTP_PORT)], "from": admitted}
+
+
+def of_router(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     """Return the ``spec`` of the policy of a model's router: clients reach it as they reach
     engines.
     """
-    selector, _ = _pods(router_selector(base))
-    _, members = _pods(model_selector(base))
+    selector, _ = _pods(router_selector(deployment.base))
+    members = [_pods(model_selector(deployment.base))[1], *_paired(deployment.half)]
     return {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [_from_clients(rules, HTTP_PORT, METRICS_PORT)],
-        "egress": [*_egress(members), *_beside(rules)],
+        "ingress": [
+            {
+                "ports": [_port("TCP", port) for port in (HTTP_PORT, METRICS_PORT)],
+                "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
+            }
+        ],
+        "egress": list(_egress(members, rules)),
     }
 
 
@@ -65,24 +86,18 @@ def _pods(labels: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return selector, {"podSelector": selector}
 
 
-def _from_clients(rules: NetworkRules, *ports: int) -> dict[str, Any]:
-    # Engines tell metrics at the port of requests: who may read them may ask.
-    return {
-        "ports": [_port("TCP", port) for port in ports],
-        "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
-    }
-
-
-def _egress(members: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield {"to": [members]}
+def _egress(
+    members: Sequence[Mapping[str, Any]], rules: NetworkRules
+) -> Iterator[Mapping[str, Any]]:
     # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
     yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
-
-
-def _beside(rules: NetworkRules) -> tuple[Mapping[str, Any], ...]:
     # Egress is open until the administrator restricts it: only they know hubs, mirrors and stores
     # (ADR 18). Only the node's own answers are for nobody who does not need them.
-    return ({"to": [ANY_POD, *_ANY_ADDRESS]},) if rules.egress is None else rules.egress
+    if rules.egress is None:
+        yield {"to": [ANY_POD, *_ANY_ADDRESS]}
+    else:
+        yield {"to": members}
+        yield from rules.egress
 
 
 def _asks_the_node(deployment: Deployment) -> bool:

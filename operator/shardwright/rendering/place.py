@@ -152,7 +152,7 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     asked = [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
     # Each pod gets all nodes of its group: a StatefulSet has one template, which cannot say where
     # one rank goes.
-    named = node_terms(sought.named if sought else plan.groups[group], plan.architecture)
+    named = node_terms(sought.named if sought else plan.groups[group])
     affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
     # The terms let each rank onto each node of the group. Only this keeps two of them apart.
     if plan.nodes_per_replica > 1:
@@ -170,15 +170,14 @@ def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
 
 
-def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
+def node_terms(nodes: Iterable[str]) -> list[dict[str, Any]]:
     """Return the terms of these nodes, one each, as a name term takes one value."""
     return [
         {
-            "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],
             # The name of the Node, not its label kubernetes.io/hostname, which may be another
             # (Kubernetes docs, "Node Labels Populated By The Kubelet"). The API takes one value
             # here; several terms are alternatives.
-            "matchFields": [_one_of("metadata.name", node)],
+            "matchFields": [_one_of("metadata.name", node)]
         }
         for node in nodes
     ]

@@ -5,7 +5,7 @@ affinity, group labels, templates of claims, names of made Secrets, the leader's
 namespace's limits and the pull policy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,11 +17,20 @@ from shardwright.engines.registry import ENGINES
 from shardwright.hardware.scheduling import usual_tolerations
 from shardwright.planning import drain
 from shardwright.planning.report import Plan
-from shardwright.rendering import group_token, names, network, pod_resources, ray, ssh, volumes
+from shardwright.rendering import (
+    group_token,
+    halves,
+    names,
+    network,
+    pod_resources,
+    ray,
+    ssh,
+    volumes,
+)
 from shardwright.rendering.bundle import HUB_TOKEN_VARIABLE, TEMPLATE_HASH, digest, literal
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
 from shardwright.rendering.guards import guard_label, guards_for
-from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels
+from shardwright.rendering.labels import MODEL_ANNOTATION, common_labels
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.rendering.pod_resources import workers_per_pod
 from shardwright.rendering.scripts import (
@@ -70,6 +79,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         attention_replicas=attention_replicas_per_pod(plan),
         downloads=bool(volumes.downloads(deployment)),
         shm_bytes=shared_memory_bytes(plan, deployment),
+        variables=tuple(_fixed_environment(plan, deployment).items()),
         ssh=SshJoining(
             joins=joined_over_ssh,
             shared_variables=_shared_variables(plan, deployment) if joined_over_ssh else (),
@@ -82,6 +92,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
             start_seconds=start_budget(plan, deployment).load_seconds
             + pod_resources.LAST_WORDS_SECONDS,
             drain_seconds=_drain_seconds(plan, deployment),
+            lease_seconds=halves.lease_seconds(deployment),
         ),
         tokens=TokenWatch(
             silence_seconds=deployment.serving.silence_seconds,
@@ -152,6 +163,7 @@ def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
         **guard_label(guards_for(deployment)),
+        **halves.labels_of(deployment),
     }
     annotations = {
         **dict(deployment.pods.marks.annotations),
@@ -172,7 +184,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": pod_resources.grace_seconds(
-            _drain_seconds(plan, deployment)
+            _drain_seconds(plan, deployment) + halves.lease_seconds(deployment)
         ),
         "tolerations": _tolerations(plan, deployment),
         "containers": [_container(plan, deployment)],
@@ -277,6 +289,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         refuses=deployment.serving.refuses,
         by_priority=deployment.serving.by_priority,
         gives_tokens=deployment.serving.gives_tokens,
+        phase=deployment.phase,
     )
 
 
@@ -289,20 +302,23 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     engine = ENGINES[deployment.engine]
     ours = [
         _field("POD_NAME", "metadata.name"),
-        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(engine.address_variable, "status.podIP"),
         *_group_environment(plan),
-        *(
-            {"name": name, "value": value}
-            for name, value in _fixed_environment(plan, deployment).items()
-        ),
+        *halves.environment(deployment),
+        *({"name": name, "value": value} for name, value in network.environment(plan).items()),
         *volumes.environment(deployment.weights.object_store),
         *_secret(engine.api_key_variable, deployment.serving.api_key),
     ]
-    return [*ours, *_users_environment(deployment, ours)]
+    taken = {*_names(ours), *_fixed_environment(plan, deployment)}
+    return [*ours, *_users_environment(deployment, taken)]
+
+
+def _names(variables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return (variable["name"] for variable in variables)
 
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
+    """Return what every engine of such a plan has alike: ``launch.sh`` sets it."""
     start = Start(
         own_dir=volumes.OWN_DIR,
         load_seconds=start_budget(plan, deployment).load_seconds,
@@ -314,25 +330,19 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         **written_folders(volumes.OWN_DIR, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
-        **network.environment(plan),
     }
 
 
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
     """Return the variables alike on every rank: no secret, no folder of one pod."""
     folders = (volumes.OWN_DIR, TMP_DIR)
-    fixed = (
-        name
-        for name, value in _fixed_environment(plan, deployment).items()
-        if not value.startswith(folders)
-    )
+    set_here = _fixed_environment(plan, deployment) | network.environment(plan)
+    fixed = (name for name, value in set_here.items() if not value.startswith(folders))
     return tuple(sorted({*fixed, *(name for name, _ in deployment.serving.environment)}))
 
 
-def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    engine = ENGINES[deployment.engine]
-    secret = (HUB_TOKEN_VARIABLE, engine.api_key_variable)
-    taken = {*secret, *(variable["name"] for variable in ours)}
+def _users_environment(deployment: Deployment, ours: Collection[str]) -> list[dict[str, Any]]:
+    taken = {*ours, HUB_TOKEN_VARIABLE, ENGINES[deployment.engine].api_key_variable}
     return [
         {"name": name, "value": literal(value)}
         for name, value in deployment.serving.environment
@@ -342,14 +352,8 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
 
 
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    fixed = {
-        "HF_HOME": volumes.HUB_DIR,
-        **written_folders(volumes.FILLED_OWN_DIR, dict(deployment.serving.environment)),
-    }
     ours = [
-        # First: the kubelet expands $(POD_NAME) only in variables that come after it.
-        _field("POD_NAME", "metadata.name"),
-        *({"name": name, "value": value} for name, value in fixed.items()),
+        {"name": "HF_HOME", "value": volumes.HUB_DIR},
         *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
     # The container that downloads sees no weights of a claim, and no key of the group. It alone has
@@ -365,7 +369,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "imagePullPolicy": OwnMarks().pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
         "args": [literal(word) for item in volumes.downloads(deployment) for word in item],
-        "env": [*ours, *_users_environment(deployment, ours)],
+        "env": [*ours, *_users_environment(deployment, tuple(_names(ours)))],
         "resources": pod_resources.of_download(plan, deployment),
         "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -403,7 +407,7 @@ def _field(name: str, path: str) -> dict[str, Any]:
 
 
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    named = {"http": HTTP_PORT}
+    named = {"http": HTTP_PORT, **halves.ports(deployment)}
     if plan.nodes_per_replica > 1:
         named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
     return [

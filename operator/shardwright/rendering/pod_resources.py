@@ -93,7 +93,7 @@ earlier ones it is 5 GB.
 
 DISK_BASE_BYTES: Final = 2 * GIB
 """Local disk that each pod writes beside what it downloads: compiled kernels, logs, sockets;
-assumed from 150 MiB measured of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md).
+assumed from 150 MiB measured of one rank of vLLM 0.32 for the CPU (docs/what-ran-where.md).
 """
 
 DISK_SPARE_BYTES: Final = 48 * GIB

@@ -113,7 +113,7 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject
 
 def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the clients' Service: to the router, else to leaders, which alone serve HTTP."""
-    name, router = names.client_service(subject.base), subject.deployment.router
+    name, router = subject.deployment.service, subject.deployment.router
     leads = router is not None and router.leads
     selector = router_pods.router_selector if leads else leader_selector
     return _service(subject.metadata(name), selector(subject.base), {"http": HTTP_PORT})
@@ -343,7 +343,7 @@ def _routing(subject: RenderInputs) -> Iterator[KubernetesObject]:
     yield router_pods.scripts_of(deployment)
     if rules := deployment.cluster.network_rules:
         named = router_pods.metadata_of(deployment, names.router_policy(deployment.base))
-        yield _network_policy(named, network_policies.of_router(deployment.base, rules))
+        yield _network_policy(named, network_policies.of_router(deployment, rules))
     yield router_pods.router(subject.plan, deployment, deployment.router)
 
 
@@ -417,22 +417,15 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
         for index, nodes in enumerate(plan.groups)
         if deployment.sought_by(index) and not any(map(is_provisioned_later, nodes))
     }
-    return replace(
-        bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects)
-    )
+    return replace(bundle, objects=tuple(_on_nodes(item, bound) for item in bundle.objects))
 
 
-def _on_nodes(
-    item: KubernetesObject, bound: Mapping[str, tuple[str, ...]], architecture: str
-) -> Mapping[str, Any]:
+def _on_nodes(item: KubernetesObject, bound: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
     nodes = bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
     if nodes is None:
         return item
     template = item["spec"]["template"]
-    affinity = {
-        **template["spec"]["affinity"],
-        "nodeAffinity": node_affinity(node_terms(nodes, architecture)),
-    }
+    affinity = {**template["spec"]["affinity"], "nodeAffinity": node_affinity(node_terms(nodes))}
     # The label with the hash stays as it is, so that nothing rolls (ADR 14).
     pinned = {**template, "spec": {**template["spec"], "affinity": affinity}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": pinned}})

@@ -4,12 +4,13 @@ Source of the router's arguments: vllm-router 0.1.17 (docs/howto/routing.md).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any, Final
 
+from shardwright.costs.workload import Phase
 from shardwright.planning.report import Plan
-from shardwright.rendering import names
+from shardwright.rendering import halves, names
 from shardwright.rendering.bundle import KubernetesObject, digest
 from shardwright.rendering.deployment import Deployment, RouterOptions
 from shardwright.rendering.labels import (
@@ -31,6 +32,11 @@ METRICS_PORT: Final = 29000
 LEAST_APART: Final = 8
 """Unit: requests. The least by which one replica may have more running than another. Basis:
 measured: at 2 to 4 chance alone drove requests from their prefixes (docs/howto/routing.md).
+"""
+
+PROMPTS_APART: Final = 2
+"""The same of groups that compute prompts alone. Unit: requests. Basis: chosen: few are there at
+once, and one that waits does so for a whole prompt of another.
 """
 
 BALANCE_SHARE: Final = 4
@@ -57,6 +63,9 @@ HOLD_MILLISECONDS: Final = 1000
 """How long a router whose model may sleep waits until it tries a request again. Basis: chosen: in
 all as long as a group may take to serve. The router does the same with what an engine refuses.
 """
+
+ENGINES_KEY: Final = "OPENAI_API_KEY"
+"""Where the router of a pair looks for the key of the engines. Source: vllm-router 0.1.17."""
 
 _PROGRAM: Final = ("python", f"{SCRIPTS_DIR}/router.py")
 
@@ -109,7 +118,11 @@ def router(plan: Plan, deployment: Deployment, options: RouterOptions) -> Kubern
             "selector": {"matchLabels": selector},
             "template": {
                 "metadata": {
-                    "labels": {**_labels(deployment), **selector},
+                    "labels": {
+                        **_labels(deployment),
+                        **selector,
+                        **halves.member_labels(deployment.half),
+                    },
                     "annotations": {MODEL_ANNOTATION: deployment.owner.name},
                 },
                 "spec": _pod(plan, deployment, options),
@@ -140,7 +153,6 @@ def _pod(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str
 
 
 def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> dict[str, Any]:
-    leaders = ",".join(_leaders(deployment))
     return {
         "name": "router",
         "image": options.image,
@@ -162,7 +174,7 @@ def _container(plan: Plan, deployment: Deployment, options: RouterOptions) -> di
         # Without a group that it knows the Service leads past it. Its addresses want the key, which
         # no probe has.
         "readinessProbe": {
-            "exec": {"command": [*_PROGRAM, "ready", str(METRICS_PORT), leaders]},
+            "exec": {"command": [*_PROGRAM, *_asks_if_ready(deployment)]},
             "periodSeconds": 5,
             "timeoutSeconds": 3,
         },
@@ -178,9 +190,9 @@ def arguments(plan: Plan, deployment: Deployment) -> Iterator[str]:
     yield from ("--prometheus-host", "0.0.0.0", "--prometheus-port", str(METRICS_PORT))  # noqa: S104
     yield from ("--service-discovery", "--service-discovery-port", str(HTTP_PORT))
     yield from ("--service-discovery-namespace", deployment.owner.namespace)
-    yield from ("--selector", *_leaders(deployment))
-    yield from ("--policy", "cache_aware")
-    yield from ("--balance-abs-threshold", str(balance_threshold(plan)))
+    yield from _workers(deployment)
+    apart = PROMPTS_APART if deployment.half else balance_threshold(plan)
+    yield from ("--balance-abs-threshold", str(apart))
     yield from ("--balance-rel-threshold", BALANCE_RATIO)
     yield from _held(plan, deployment)
     yield from ("--health-check-interval-secs", str(HEALTH_SECONDS))
@@ -196,13 +208,42 @@ def _held(plan: Plan, deployment: Deployment) -> Iterator[str]:
     yield from ("--retry-initial-backoff-ms", wait, "--retry-max-backoff-ms", wait)
 
 
-def _leaders(deployment: Deployment) -> list[str]:
-    return [f"{name}={value}" for name, value in leader_selector(deployment.base).items()]
+def _workers(deployment: Deployment) -> Iterator[str]:
+    half = deployment.half
+    if half is None:
+        yield from _selected("--selector", leader_selector(deployment.base))
+        yield from ("--policy", "cache_aware")
+        return
+    yield "--vllm-pd-disaggregation"
+    for phase in (Phase.PREFILL, Phase.DECODE):
+        told = f"--{phase.lower()}-selector"
+        yield from _selected(told, halves.leaders_of(deployment, half, phase))
+    # Of a pair it asks for the tokens of prompts without a key, and engines with one refuse.
+    follows = deployment.serving.api_key is None
+    yield from ("--prefill-policy", "cache_aware" if follows else "consistent_hash")
+    yield from ("--decode-policy", "power_of_two")
+
+
+def _selected(option: str, labels: Mapping[str, str]) -> Iterator[str]:
+    yield from (option, *(f"{name}={value}" for name, value in labels.items()))
+
+
+def _asks_if_ready(deployment: Deployment) -> tuple[str, ...]:
+    # Of a pair it counts nobody in its metrics, and says itself whether it has both halves.
+    if deployment.half:
+        return ("paired", str(HTTP_PORT))
+    leaders = leader_selector(deployment.base).items()
+    return ("ready", str(METRICS_PORT), ",".join(f"{name}={value}" for name, value in leaders))
 
 
 def _environment(deployment: Deployment) -> Iterator[dict[str, Any]]:
-    if key := deployment.serving.api_key:
-        yield {"name": KEY, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}
+    if (key := deployment.serving.api_key) is None:
+        return
+    secret = {"secretKeyRef": {"name": key.name, "key": key.key}}
+    yield {"name": KEY, "valueFrom": secret}
+    if deployment.half:
+        # Of a pair it sends engines this key in place of the caller's.
+        yield {"name": ENGINES_KEY, "valueFrom": secret}
 
 
 def inference_pool(deployment: Deployment, picker: tuple[str, int]) -> KubernetesObject:

@@ -73,7 +73,7 @@ REMEMBERED: Final = 256
 mostly shared, as resources' settings differ by little but their start-up budgets.
 """
 
-_SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
+_SHELL: Final = ("drain.sh", "environment.sh", "launch.sh", "probe.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +134,7 @@ class ScriptTimes:
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = pod_resources.ENDPOINT_SECONDS
     drain_seconds: int = LEAST_SECONDS
+    lease_seconds: int = 0  # after the last request, in which K/V is still fetched
     shutdown_seconds: int = pod_resources.SHUTDOWN_SECONDS
 
 
@@ -172,7 +173,7 @@ class ScriptSettings:
 
     ``engine`` has scripts of its own, by its label; clients send a key if the resource
     ``demands_key``. ``attention_replicas`` are one pod's if a group has them on several pods.
-    ``shm_bytes`` is the planned shared memory.
+    ``shm_bytes`` is the planned shared memory. ``variables`` are set before the engine starts.
     """
 
     engine: EngineDefinition
@@ -182,6 +183,7 @@ class ScriptSettings:
     demands_key: bool = False
     downloads: bool = False
     shm_bytes: int = 0
+    variables: tuple[tuple[str, str], ...] = ()
     ssh: SshJoining = SshJoining()
     ray: RayJoining = RayJoining()
     network: RankNetwork = RankNetwork()

@@ -44,9 +44,6 @@ OWN_DIR: Final = f"{CACHE_DIR}/own"
 _OWN_PART: Final = "pods/$(POD_NAME)"
 """Its part of the cache: a claim may be shared, and pods' names are stable."""
 
-FILLED_OWN_DIR: Final = f"{CACHE_DIR}/{_OWN_PART}"
-"""The same folder in the container that downloads, which has the cache as a whole."""
-
 
 def hub_dir(deployment: Deployment) -> str:
     """Return the hub's folder of an engine: what was downloaded, else an empty one of its own."""

@@ -29,6 +29,7 @@ from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Re
 from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
 from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
+from shardwright.reporting.apart import said_of_pair
 from shardwright.reporting.drawings import (
     DrawnCandidate,
     DrawnLink,
@@ -189,6 +190,7 @@ def _explain_plan(
         facts=(
             *request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, pool_of(plan, inventory)),
+            *(Fact(label=label, value=said) for label, said in said_of_pair(report.pair)),
         ),
         nodes=_draw(plan, pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
@@ -213,7 +215,11 @@ def _explain_no_plan(
     return Explanation(
         fits=False,
         headline=refusal_sentence(outcome),
-        facts=(*request_facts(request), *why_none(outcome)),
+        facts=(
+            *request_facts(request),
+            *why_none(outcome),
+            *(Fact(label=label, value=said) for label, said in said_of_pair(report.pair)),
+        ),
         nodes=(),
         memory=(),
         reasons=(),

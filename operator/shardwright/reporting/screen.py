@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -25,6 +26,7 @@ from shardwright.planning.request import Objective, Request
 from shardwright.planning.select import UTILISATION
 from shardwright.planning.sentences import unproven_sentence, without_sentence
 from shardwright.planning.warnings import missed_network
+from shardwright.reporting.apart import said_of_pair
 from shardwright.reporting.drawings import expert_link
 from shardwright.reporting.explanation import (
     Fact,
@@ -329,6 +331,7 @@ def screen_of(
         facts=(
             *asked_facts(request),
             *_facts(outcome, request, inventory),
+            *_apart(report),
             *(_best(comparison) if comparison else _costly(report)),
         ),
         rivals=(
@@ -356,6 +359,11 @@ def _best(comparison: Comparison | None) -> Iterator[Fact]:
         yield Fact(label="Best", value=best_sentence(comparison))
 
 
+def _apart(report: Report) -> Iterator[Fact]:
+    for label, value in islice(said_of_pair(report.pair), 1):
+        yield Fact(label=label, value=value)
+
+
 def _costly(report: Report) -> Iterator[Fact]:
     """Yield the field of the user's own that costs the most."""
     for found in report.costly[:1]:
@@ -369,7 +377,7 @@ def _refused(
         fits=False,
         short=False,
         headline=refusal_sentence(outcome),
-        facts=(*asked_facts(request), *why_none(outcome), *_best(comparison)),
+        facts=(*asked_facts(request), *why_none(outcome), *_apart(report), *_best(comparison)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),
         refusals=tuple(_refusals(report)),

@@ -17,7 +17,7 @@ from shardwright.api.pod_spec import Pod, PodVolume
 from shardwright.api.resource import ShardedModel
 from shardwright.api.routing import ROUTER_ACCOUNT, Routing
 from shardwright.api.scaling import Scaling, ServingRules
-from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec
+from shardwright.api.spec import ApiKeyReference, Model, PlacementRules, Restart, Spec, is_half
 from shardwright.api.weights_source import (
     BUCKETS,
     IMAGE_VOLUME,
@@ -29,9 +29,11 @@ from shardwright.api.weights_source import (
     place_of,
     scheme_of,
 )
+from shardwright.costs.workload import Phase
 from shardwright.engines.launch import DEFAULT_ADAPTER_RANK
 from shardwright.engines.registry import ENGINES
 from shardwright.engines.versions import plugins_in
+from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.layout import DraftMethod
@@ -52,6 +54,7 @@ from shardwright.rendering.deployment import (
     Owner,
     OwnMarks,
     OwnVolume,
+    PairMember,
     PodNetwork,
     PodOptions,
     RouterOptions,
@@ -63,6 +66,7 @@ from shardwright.rendering.deployment import (
     WeightSource,
 )
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
+from shardwright.rendering.names import base_name
 from shardwright.resolving.engine import image_of, images_of
 from shardwright.resolving.model import COMPUTED_AS
 
@@ -108,7 +112,8 @@ class Intent:
     (None: as follows from the bytes to load). Groups below the index ``partition`` keep their pods.
     ``rolls_back``: a change with which a group does not come up is rolled back. ``min_groups`` must
     have a place before any starts. ``bounds`` are the fewest and the most groups that an autoscaler
-    may choose (None: none is asked for).
+    may choose (None: none is asked for). ``new_pods``: groups of one pod, too, restart with new
+    pods.
     """
 
     plan_only: bool
@@ -127,6 +132,7 @@ class Intent:
     rolls_back: bool = False
     min_groups: int = 1
     bounds: tuple[int, int] | None = None
+    new_pods: bool = False
 
     def wants(self, plan: Plan | None) -> int:
         """Return how many groups are wanted: ``replicas``, or as many as the plan had to have."""
@@ -169,6 +175,8 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         rolls_back=spec.rollout.on_failure == "RollBack",
         min_groups=spec.rollout.min_groups,
         bounds=(spec.scaling.min_replicas, spec.scaling.max_replicas) if spec.scaling else None,
+        # The library that moves K/V keeps peers by address: one that came back would be a stranger.
+        new_pods=is_half(spec),
     )
 
 
@@ -227,7 +235,33 @@ def to_deployment(
         autoscaling=_autoscaling(spec.scaling),
         router=_router(spec.routing),
         picker=_picker(spec.routing),
+        half=_half(spec, metadata.name) if is_half(spec) else None,
     )
+
+
+def half_name(pair: str, phase: Phase) -> str:
+    """Return the name of a half of a pair.
+
+    >>> half_name("llama", Phase.PREFILL)
+    'llama-prefill'
+    """
+    return f"{pair}-{phase.lower()}"
+
+
+def _half(spec: Spec, name: str) -> PairMember:
+    phase = Phase(str(spec.phase))
+    ending = half_name("", phase)
+    pair = name.removesuffix(ending)
+    if not pair or pair == name:
+        problem = Problem(
+            code="HalfWithoutPair",
+            path="spec.phase",
+            what=f"the name {name}",
+            limit=f"must end in {ending} with phase {phase}: what is before it names the pair",
+            remedy="rename the resource, or leave phase out",
+        )
+        raise InputError([problem])
+    return PairMember(phase=phase, pair=base_name(pair))
 
 
 def _autoscaling(scaling: Scaling | None) -> Autoscaling | None:
@@ -292,7 +326,9 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         drain_seconds=spec.rollout.drain_seconds,
         refuses=rules.overload == "Refuse",
         by_priority=rules.order == "Priority",
-        gives_tokens=spec.routing is not None and spec.routing.mode == "Router",
+        # The router of a pair asks the half that computes prompts.
+        gives_tokens=(spec.routing is not None and spec.routing.mode == "Router")
+        or spec.phase == "Prefill",
     )
 
 

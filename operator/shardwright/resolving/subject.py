@@ -20,7 +20,7 @@ from shardwright.api.pod_spec import Pod
 from shardwright.api.resource import Metadata, ShardedModel, read_stored
 from shardwright.api.scaling import ServingRules
 from shardwright.api.settings import Settings, with_defaults
-from shardwright.api.spec import Spec
+from shardwright.api.spec import Spec, is_half, is_paired
 from shardwright.api.weights_source import HUB, HUB_KEY, Weights, commit_of, hub_token, scheme_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import Capability
@@ -30,7 +30,7 @@ from shardwright.hardware.volume_claims import VolumeClaim
 from shardwright.layouts.layout import EngineTraits
 from shardwright.modelspec.catalogue import Gating, gate_of
 from shardwright.modelspec.model_spec import ModelSpec
-from shardwright.planning.request import Request
+from shardwright.planning.request import PairWish, Request
 from shardwright.rendering import pod_resources, volumes
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fetch_job import Fetcher
@@ -56,7 +56,15 @@ NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "re
 counts.
 """
 
-ONLY_PLANNED_WITH: Final = ("workload", "replicas", "scaling", "objective", "budget", "parallelism")
+ONLY_PLANNED_WITH: Final = (
+    "workload",
+    "replicas",
+    "scaling",
+    "objective",
+    "budget",
+    "parallelism",
+    "disaggregation",
+)
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,
@@ -125,6 +133,10 @@ def _without_said_defaults(spec: Spec) -> Spec:
     """Return a spec without what it says of weights and serving that holds if left out, too."""
     if spec.serving == unsaid(ServingRules):
         spec = spec.model_copy(update={"serving": None})
+    if not is_half(spec):
+        spec = spec.model_copy(update={"phase": None})
+    if not is_paired(spec):
+        spec = spec.model_copy(update={"disaggregation": None})
     weights = spec.model.weights
     if weights is None:
         return spec
@@ -317,6 +329,17 @@ def _misses_commit(spec: Spec, question: Question) -> bool:
     return question.settings.policy.require_revision == "Warn" and lacks_revision(spec)
 
 
+def _not_made(wish: PairWish) -> Problem:
+    return Problem(
+        code="PairNotMade",
+        path="spec.disaggregation.mode",
+        what=f"mode {wish.mode}",
+        limit="is planned, but the operator does not make the halves of a pair by itself",
+        remedy="apply the two models that shardwright render prints of it (docs/howto/pairs.md), "
+        "or set it to Off",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
     """The part of administrator and cluster for all resources: models by id beside the built-in
@@ -350,6 +373,8 @@ def resolve_stored(
             fetcher=administration.fetcher,
             lacking=administration.lacking,
         )
-        return resolve(question)
+        subject = resolve(question)
+        wish = subject.request.pair
+        return (_not_made(wish),) if wish and not subject.intent.plan_only else subject
     except InputError as error:
         return error.problems

@@ -86,8 +86,8 @@ def test_latency_takes_the_gpus_of_one_nvlink_domain(model: str, concurrency: in
     ("model", "rate", "layout"),
     [
         ("llama-8b", 50, Layout(replicas=10)),
-        ("llama-70b", 28, Layout(tensor=2, replicas=19)),
-        ("llama-70b", 32, Layout(tensor=2, replicas=22)),
+        ("llama-70b", 28, Layout(tensor=2, replicas=18)),
+        ("llama-70b", 32, Layout(tensor=2, replicas=21)),
     ],
 )
 def test_a_rate_gets_instances_of_what_fits_and_none_over_nodes(

@@ -53,7 +53,7 @@ def test_a_single_pod_starts_the_engine_with_the_rendered_arguments_and_environm
         engine = rank.engine()
         role = ["--host", "0.0.0.0", "--port", str(rank.settings.network.http_port)]  # noqa: S104
         assert engine["argv"] == ["serve", *rank.arguments, *role]
-        assert environment_of(engine) == rank.environment
+        assert environment_of(engine) == rank.environment | dict(rank.settings.variables)
         assert engine["environment"]["NCCL_DEBUG"] == "a 'b' $(HF_TOKEN)"
 
 
@@ -89,7 +89,7 @@ def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(
         ]
         sockets = {"GLOO_SOCKET_IFNAME": "net7", "NCCL_SOCKET_IFNAME": "=net7"}
         assert [environment_of(rank.engine()) for rank in ranks] == [
-            rank.environment | sockets for rank in ranks
+            rank.environment | dict(rank.settings.variables) | sockets for rank in ranks
         ]
 
 
@@ -199,7 +199,7 @@ def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> 
     with ranks_of(a_plan(), a_deployment(environment=chosen), tmp_path) as ranks:
         start(*ranks)
         assert [environment_of(rank.engine()) for rank in ranks] == [
-            rank.environment for rank in ranks
+            rank.environment | dict(rank.settings.variables) for rank in ranks
         ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cryptography.x509 import DNSName
 
-from shardwright.rendering.programs.router import guard, has_workers, main, nobody_serves
+from shardwright.rendering.programs.router import guard, has_both, has_workers, main, nobody_serves
 from tests.support.certificates import self_signed
 
 
@@ -136,3 +136,46 @@ def test_a_router_with_an_empty_key_does_not_start(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(SystemExit, match="is empty: the router would let everybody through"):
         main()
+
+
+@contextmanager
+def paired(status: int, key: str = "") -> Iterator[int]:
+    """Answer like the router of a pair of vllm-router 0.1.17, which asks for the key everywhere."""
+
+    class Readiness(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = not key or self.headers["Authorization"] == f"Bearer {key}"
+            there = self.path == "/readiness"
+            self.send_response((status if there else 404) if known else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Readiness) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("status", "ready"), [(200, True), (503, False)])
+def test_the_router_of_a_pair_is_ready_while_it_has_both_halves(
+    status: int, *, ready: bool
+) -> None:
+    with paired(status) as port:
+        assert has_both(port) is ready
+
+
+@pytest.mark.parametrize(("given", "ready"), [("right", True), ("wrong", False)])
+def test_the_router_of_a_pair_is_asked_with_the_key_of_the_engines(
+    given: str, monkeypatch: pytest.MonkeyPatch, *, ready: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", given)
+    with paired(200, key="right") as port:
+        assert has_both(port) is ready
+
+
+def test_a_router_of_a_pair_that_does_not_answer_is_not_ready() -> None:
+    with paired(200) as port:
+        pass
+    assert not has_both(port)

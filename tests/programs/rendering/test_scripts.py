@@ -61,7 +61,7 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(tmp_p
 
 def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
     alone = scripts(ScriptSettings(engine=VLLM, ranks=1))
-    assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]
+    assert sorted(alone) == ["drain.sh", "environment.sh", "launch.sh", "probe.sh"]
     assert not any(
         re.search(r"rendezvous|SHARDWRIGHT|headless|\.py\b", text) for text in alone.values()
     )
@@ -72,6 +72,7 @@ def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
     assert sorted(found) == [
         *(
             "drain.sh",
+            "environment.sh",
             "launch.sh",
             "passwd",
             "probe.sh",

@@ -29,6 +29,9 @@ from tests.support.builders_subject import ADMITTING
 from tests.support.schema_cases import Steps, fields
 
 A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+MAY_BE_A_HALF: Final = "llama-prefill"
+"""A name that a half of a pair may have."""
+
 A_REASONING_MODEL: Final = "Qwen/Qwen3-0.6B"
 """Of a family whose parsers are told to the engine."""
 
@@ -143,6 +146,13 @@ def _routed(before: Manifest, after: Manifest) -> Pair:
 def _picked(before: Manifest, after: Manifest) -> Pair:
     pool = {"mode": "InferencePool"}
     return _under("routing", *(pool | {"endpointPicker": one} for one in (before, after)))
+
+
+def _apart(before: Manifest, after: Manifest) -> Pair:
+    return tuple(  # type: ignore[return-value]
+        {"routing": {"mode": "Router"}, "disaggregation": {"mode": "Auto"} | one}
+        for one in (before, after)
+    )
 
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
@@ -334,6 +344,13 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "routing.serviceAccountName": _routed({}, {"serviceAccountName": "a"}),
     "routing.endpointPicker.name": _picked({"name": "a"}, {"name": "b"}),
     "routing.endpointPicker.port": _picked({"name": "a"}, {"name": "a", "port": 9003}),
+    "disaggregation.mode": _apart({"mode": "Off"}, {"mode": "Auto"}),
+    "disaggregation.prefillGroups": _apart(
+        {"prefillGroups": 1, "decodeGroups": 2}, {"prefillGroups": 2, "decodeGroups": 2}
+    ),
+    "disaggregation.decodeGroups": _apart(
+        {"prefillGroups": 1, "decodeGroups": 2}, {"prefillGroups": 1, "decodeGroups": 1}
+    ),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
@@ -358,6 +375,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.drainSeconds": _under("rollout", {}, {"drainSeconds": 120}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
+    "phase": ({}, {"phase": "Prefill"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
 """Path → a spec and one that differs in that field alone."""
@@ -375,7 +393,9 @@ def test_the_table_has_every_field() -> None:
 
 @pytest.mark.parametrize("path", BEFORE_AND_AFTER)
 def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
-    before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
+    before, after = (
+        parse_manifest(a_sharded_model(MAY_BE_A_HALF, **spec)) for spec in BEFORE_AND_AFTER[path]
+    )
 
     plan = ON_TWO_NODES if path.startswith(("pod.network", "engine.executor")) else the_plan
     assert what_one_sees(before, plan) != what_one_sees(after, plan)

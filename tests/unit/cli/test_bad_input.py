@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from shardwright.cli.main import main
 from shardwright.modelspec.catalogue import known_ids
 from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
+from tests.support.examples import examples
 
 Capture = pytest.CaptureFixture[str]
 
@@ -358,13 +359,9 @@ def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
     )
 
 
-# An example is a whole run of the command: few of them tell each time that nothing was broken, and
-# the profile that looks for new ones tries as many as it says.
-EXAMPLES = 40 if settings().derandomize else settings().max_examples
+# An example is a whole run of the command, in one folder.
 FIXTURES = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)

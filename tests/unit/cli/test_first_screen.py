@@ -42,6 +42,8 @@ QUESTIONS: Final = [
      "|39.0/s ±14% 300 ms 19 ms the best|38.9/s ±14% 230 ms 13 ms pinned")),
     (f"predict {L8} --gpus 8xH100 --tp 4 --replicas 2 --rps 30",
      "2 x TP4 on 8|Best 6 x TP1 on 6|Next shardwright plan"),
+    (f"size {L8} --gpus H100 --tp 2 --rps 50",
+     "12 x H100-SXM-80GB are enough|Best 10 x TP1 on 10 H100-SXM-80GB by Balanced: costs 17% less"),
     (f"plan {L70} --gpus 8xH100,8xL40S,4xMI300X --tp 4 --rps 10",
      "2 of 4 replicas fit|no better than predictions tell apart"),
     ("plan deepseek-ai/DeepSeek-V3 --gpus 16xH200 --ep 16 --dp 16", "EP16|Best "),
@@ -127,6 +129,7 @@ def test_a_question_with_the_gpus_of_its_way_out_is_not_refused(
         ("models llam3.1-8b", "did you mean meta-llama/Llama-3.1-8B?"),
         ("models llam3.1-8b -o json", "did you mean meta-llama/Llama-3.1-8B?"),
         ("predict --gpus 8xH100 --tp 2", "--tp: describes a model that is not named"),
+        ("predict -o json --input -", "-o: describes a model that is not named"),
         (f"predict {L8} --tp 2", "MODEL: no GPUs are named"),
         (f"predict {L8} --gpus 8xH100 --input -", "--input: is for cases, and a model is named"),
         (f"plan {L8} --gpus 8xH100 --tp 0", "--tp: "),
@@ -138,3 +141,12 @@ def test_what_cannot_be_asked_is_told_the_way_out(words: str, facts: str, capsys
     main(words.split())
 
     assert facts in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [f"{verb} {L8} --gpus 8xH100 --tp 4 -o json" for verb in ("plan", "predict", "size")]
+)
+def test_a_pinned_layout_stands_beside_the_best_one_as_json(words: str, capsys: Capture) -> None:
+    main(words.split())
+
+    assert '"standing": "Behind"' in capsys.readouterr().out

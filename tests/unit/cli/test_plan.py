@@ -133,13 +133,45 @@ def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: C
         files.manifests(a_manifest("llama")),
         files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
-    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes)["items"]
+    asked = ["render", "--scripts", "-f", model, "--nodes", nodes]
+    rendered = _run_json(capsys, *asked)["items"]
 
-    assert main(["render", "-f", model, "--nodes", nodes]) == 0
+    assert main(asked) == 0
 
     text = capsys.readouterr().out
     assert "\n  launch.sh: |\n    #!/bin/bash\n" in text
     assert list(yaml.safe_load_all(text)) == rendered
+
+
+def test_scripts_that_are_not_asked_for_are_named_and_nothing_else_is_left_out(
+    files: Files, capsys: Capture
+) -> None:
+    asked = ["render", "-f", files.manifests(a_manifest("llama"))]
+    asked += ["--nodes", files.cluster([a_listed_node("n1")])]
+    whole = _run_json(capsys, *asked, "--scripts")["items"]
+    (scripts,) = [item for item in whole if item["kind"] == "ConfigMap"]
+
+    assert main([*asked, "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["items"] == [item for item in whole if item != scripts]
+    assert printed.err == (
+        f"note: the pods mount ConfigMap {scripts['metadata']['name']}, which is not printed: "
+        "--scripts prints it, too\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words", "most"),
+    [
+        ("1xH100", ("Qwen/Qwen3-8B",), 320),
+        ("16xH100", ("meta-llama/Llama-3.1-405B-Instruct", "--tp", "8", "--pp", "2"), 410),
+    ],
+)
+def test_what_a_model_becomes_can_be_read(
+    gpus: str, words: tuple[str, ...], most: int, capsys: Capture
+) -> None:
+    assert main(["render", *words, "--gpus", gpus, "--replicas", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= most
 
 
 def test_render_says_of_made_up_nodes_that_pods_are_bound_to_them(
@@ -442,7 +474,7 @@ def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsy
         files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
-    assert main(["render", "-f", model, "--nodes", nodes]) == 0
+    assert main(["render", "--scripts", "-f", model, "--nodes", nodes]) == 0
 
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
     assert {item["kind"] for item in objects} == {
@@ -463,6 +495,7 @@ def test_a_secret_that_pods_need_is_named_and_never_printed(files: Files, capsys
         main(
             [
                 "render",
+                "--scripts",
                 "-f",
                 model,
                 "--nodes",

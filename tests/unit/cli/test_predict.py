@@ -411,6 +411,29 @@ def test_the_attention_data_degree_lives_inside_the_tensor_degree(tmp_path: Path
     )
 
 
+def test_prompts_and_answers_apart_are_one_answer_of_all_their_groups(tmp_path: Path) -> None:
+    alike = {"workers": 2, "parallelism": {"tensor": 2}}
+    halves = {"prefill": alike | {"workers": 1}, "decode": alike}
+    apart = _case(workload__concurrency=32) | {"parallelism": None, "disaggregation": halves}
+    whole = _case(workload__concurrency=32, parallelism__replicas=2)
+
+    pair, beside = (answer["performance"] for answer in _predict(tmp_path, apart, whole))
+
+    # No prompt holds up a token, but the GPUs for prompts bring none.
+    assert pair["tpotSeconds"] < beside["tpotSeconds"]
+    assert pair["basis"] == "modelled"
+    served = 32 / (pair["ttftSeconds"] + 255 * pair["tpotSeconds"])
+    assert pair["requestsPerSecond"] == pytest.approx(served, rel=0.01)
+
+
+def test_a_case_is_whole_or_apart(tmp_path: Path) -> None:
+    halves: dict[str, Any] = {"prefill": {}, "decode": {}}
+
+    (answer,) = _predict(tmp_path, CASE | {"disaggregation": halves}, code=2)
+
+    assert "either parallelism or disaggregation" in answer["error"][0]["message"]
+
+
 def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(tmp_path: Path) -> None:
     """All requests travel together, so no two stages work at once."""
     flat = _case(workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1)

@@ -57,6 +57,18 @@ def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_ei
     run(scenario())
 
 
+def test_a_plan_that_was_just_written_is_not_read_again() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        parts.change(key, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+        for _ in range(3):
+            await parts.reconcile(key)
+        plan = [item for item in parts.api.requests if "configmaps/large-plan" in item]
+        assert plan == ["get configmaps/large-plan", "patch configmaps/large-plan"]
+
+    run(scenario())
+
+
 def test_our_own_status_is_no_news() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)

@@ -13,7 +13,14 @@ FITTED = [
 ]
 
 
-SHARED = {"dense", "experts", "expert_layer_seconds", "thin_columns", "expert_imbalance"}
+SHARED = {
+    "dense",
+    "experts",
+    "thin_columns",
+    "expert_imbalance",
+    "expert_evenness",
+    "four_bit_bytes_per_second",
+}
 
 
 def test_no_engine_has_more_than_twelve_fitted_coefficients_of_its_own() -> None:

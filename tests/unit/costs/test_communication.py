@@ -74,6 +74,26 @@ def test_large_messages_over_nvlink_take_what_was_measured(
     assert predicted == pytest.approx(measured_microseconds * 1e-6, rel=0.35)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "two_shot", "measured_microseconds"),
+    [
+        ("H100-SXM-80GB", True, 13.5),  # SGLang 0.5.14
+        ("H100-SXM-80GB", False, 26.0),  # TensorRT-LLM 1.3
+        ("B200-SXM-180GB", True, 15.0),
+        ("B200-SXM-180GB", False, 17.8),
+    ],
+)
+def test_a_mebibyte_over_eight_gpus_takes_what_engines_were_measured_at(
+    gpu: str, *, two_shot: bool, measured_microseconds: float
+) -> None:
+    """In CUDA graphs; source: ai-dynamo/aiconfigurator@095f58a51, custom all-reduce tables."""
+    fabric = replace(_fabric(a_pool(gpu), Layout(tensor=8)), two_shot=two_shot)
+
+    predicted = all_reduce_seconds(2**20, fabric)
+
+    assert predicted == pytest.approx(measured_microseconds * 1e-6, rel=0.25)
+
+
 def test_four_ranks_on_one_pcie_root_are_slower_than_two() -> None:
     two, four = (
         all_reduce_seconds(8 * MEGABYTE, _fabric(a_pool("L40S-48GB"), Layout(tensor=n)))

@@ -6,6 +6,7 @@ import pytest
 
 from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.host import Storage, loading_time
+from shardwright.engines.registry import traits_of
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from shardwright.planning.planner import make_plan
@@ -38,6 +39,19 @@ def test_k_v_that_the_checkpoint_wants_in_fp8_is_read_as_fast_as_k_v_that_the_lo
     )
 
     assert own == asked
+
+
+@pytest.mark.parametrize("engine", ["vLLM", "SGLang", "TensorRT-LLM"])
+def test_eight_ranks_sum_a_large_message_in_two_steps_unless_the_engine_has_none(
+    engine: str,
+) -> None:
+    layout, load = Layout(tensor=8), a_request(concurrency=64).workload
+    candidate = Candidate(layout=layout, pool=a_pool(), placement=place(a_pool(), layout))
+
+    task = Estimator(a_model("llama-70b"), load, traits_of(engine, None)).task(candidate)
+
+    tensor = task.replica.links.tensor
+    assert (tensor.own_kernel, tensor.two_shot) == (True, engine != "TensorRT-LLM")
 
 
 def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None:

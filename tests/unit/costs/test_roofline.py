@@ -31,6 +31,7 @@ NOTHING = StageFloor(
     hidden_token_seconds=0.0,
     attention=(),
     widened=False,
+    four_bit_bytes=0.0,
     expert_widened=False,
     expert_columns=float("inf"),
     product="NVIDIA 9 16 bits",
@@ -55,14 +56,34 @@ def _step(floor: StageFloor, links: Links = ALONE, **batch: float) -> StepTime:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "touched"), [(1, 8 / 128), (2, 1 - (1 - 8 / 128) ** 2), (10_000, 1.0)]
+    ("tokens", "evenness", "touched"),
+    [
+        (1, 0.5, 8 / 128),
+        (1, 1e7, 8 / 128),
+        (2, 1e7, 1 - (1 - 8 / 128) ** 2),  # all experts are wanted alike
+        (2, 0.5, 2 * 8 / 128 - 8 / 128 * 1.5 / (0.5 / (8 / 128) + 1)),  # both want the same more
+        (10**9, 1e4, 1.0),
+    ],
 )
 def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(
-    tokens: int, touched: float
+    tokens: int, evenness: float, touched: float
 ) -> None:
-    step = _step(replace(NOTHING, expert_weights_seconds=1.0), sequences=tokens)
+    fitted = replace(FITTED, expert_evenness=evenness)
+    batch = Batch(sequences=tokens)
+    step = step_time(replace(NOTHING, expert_weights_seconds=1.0), ALONE, batch, fitted)
 
-    assert step.weights_seconds == pytest.approx(touched / FITTED.memory_efficiency)
+    assert step.weights_seconds == pytest.approx(touched / FITTED.memory_efficiency, rel=1e-5)
+
+
+def test_kernels_of_four_bits_take_in_no_more_however_fast_the_memory() -> None:
+    most = FITTED.four_bit_bytes_per_second
+    slow, fast = (
+        _step(replace(NOTHING, weights_seconds=1.0, four_bit_bytes=bandwidth))
+        for bandwidth in (0.5 * most, 2 * most)
+    )
+
+    assert slow.weights_seconds == pytest.approx(1 / FITTED.memory_efficiency)
+    assert fast.weights_seconds == pytest.approx(2.0)
 
 
 def test_the_tokens_of_all_attention_replicas_meet_in_the_experts() -> None:

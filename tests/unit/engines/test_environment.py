@@ -113,7 +113,7 @@ def test_what_starts_programs_holds_secrets_or_is_ours_nobody_can_admit(name: st
         ("https_proxy", "sends data to, or takes it from, another host"),
         ("FLASHINFER_CUBINS_REPOSITORY", "sends data to, or takes it from, another host"),
         ("VLLM_USAGE_STATS_SERVER", "sends data to, or takes it from, another host"),
-        ("VLLM_NIXL_SIDE_CHANNEL_HOST", "sends data to, or takes it from, another host"),
+        ("VLLM_MOONCAKE_BOOTSTRAP_PORT", "sends data to, or takes it from, another host"),
         ("NCCL_COMM_ID", "sends data to, or takes it from, another host"),
         ("VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS", "gives requests tools that run code"),
         ("VLLM_USE_MODELSCOPE", "takes weights from another hub"),

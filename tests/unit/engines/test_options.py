@@ -214,7 +214,7 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"mm-processor-cache-gb": 32}, [("EngineArgumentForbidden", "mm-processor-cache-gb")]),
         (
             {"kv-transfer-config": {"kv_connector": "a"}},
-            [("EngineArgumentForbidden", "kv-transfer-config")],
+            [("EngineArgumentOwned", "kv-transfer-config")],
         ),
         ({"max-log-len": "many"}, [("EngineArgumentInvalid", "max-log-len")]),
         ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),

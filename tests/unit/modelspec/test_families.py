@@ -123,6 +123,14 @@ def test_nemotron_h_has_one_half_in_every_layer() -> None:
     )
 
 
+def test_shared_experts_of_nemotron_h_are_as_wide_as_all_of_them() -> None:
+    entry = find_model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    assert entry
+    block = read_model({**entry.config, "n_shared_experts": 2}, source="a test").layers[1]
+    assert isinstance(block.feed_forward, ExpertFeedForward)
+    assert block.feed_forward.shared_intermediate == 7424
+
+
 def test_layers_that_were_cut_away_are_absent() -> None:
     layers = catalogued("nvidia/Llama-3_3-Nemotron-Super-49B-v1").layers
     assert sum(layer.attention is None for layer in layers) == 31

@@ -549,6 +549,17 @@ def test_a_second_place_stays_within_the_budget(budget: dict[str, int], *, allow
     assert (beside(subject, plan, nodes=4) is not None) is allowed
 
 
+def test_a_number_that_grows_stays_within_the_budget() -> None:
+    one, two = (a_subject(**LARGE, replicas=number, budget={"gpus": 31}) for number in (1, 2))
+    plan = plan_of(plan_serving(one, stock(one, h100_nodes(2))))
+
+    grown = rescale(two, plan, stock(two, h100_nodes(4)))
+
+    assert (len(plan_of(grown).groups), plan_of(grown).missing) == (1, 1)
+    assert grown.lacks is not None
+    assert grown.lacks.problem.code == "BudgetExceeded"
+
+
 def test_growing_from_no_replicas_plans_anew() -> None:
     none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
     nodes = h100_nodes(2)

@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.hardware.untrusted import whole_bytes
 from shardwright.reconcile.writes import DropRevision, KeepRevision
-from shardwright.rendering import place, pod_resources
+from shardwright.rendering import network, place, pod_resources
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.bundle import TEMPLATE_HASH
 from shardwright.rendering.labels import GROUP
@@ -257,11 +257,7 @@ def test_a_group_of_two_pods_that_keeps_its_template_keeps_their_service_whateve
 class TestAReleaseWhosePodsDoNotComeUp:
     def hangs(self, monkeypatch: pytest.MonkeyPatch, word: str = "WARN") -> None:
         """Let the operator be of a release whose engines do not come up, or end (``TRACE``)."""
-        made = rendering._fixed_environment
-        hangs = {"NCCL_DEBUG": word}
-        monkeypatch.setattr(
-            rendering, "_fixed_environment", lambda plan, of: made(plan, of) | hangs
-        )
+        monkeypatch.setattr(network, "environment", lambda _: {"NCCL_DEBUG": word})
 
     @pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
     def test_the_rollout_of_a_bad_release_is_taken_back_to_the_pods_of_the_one_before(

@@ -7,13 +7,14 @@ import pytest
 
 from shardwright.api.conditions import ALWAYS, Condition, ConditionType
 from shardwright.api.published import Status
+from shardwright.costs.workload import Phase
 from shardwright.planning.report import NoPlan, Plan, WaysOut
 from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure, Situation
 from shardwright.reconcile.model_status import build_status, conditions, service_status
 from shardwright.reconcile.route import Route
 from shardwright.reconcile.write_cause import Contest
-from shardwright.rendering.deployment import NetworkRules, Owner, SecretKey
+from shardwright.rendering.deployment import NetworkRules, Owner, PairMember, SecretKey
 from shardwright.rendering.network_policies import ANY_POD
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.builders_reconcile import NOON
@@ -338,6 +339,11 @@ def test_not_routed_is_said_while_groups_serve_past_the_routing_or_it_cannot_be_
             "pods of the namespace models with the API key",
         ),
         ({"network_rules": None}, "everybody in the cluster: networkPolicy.enabled is false"),
+        (
+            {"half": PairMember(phase=Phase.PREFILL, pair="llama")}
+            | {"network_rules": NetworkRules(clients=(PEER,))},
+            "pods of its pair",
+        ),
         (
             {"network_rules": NetworkRules(clients=(PEER,), metrics=(PEER,))},
             "who networkPolicy.clients names and who networkPolicy.metrics names",

@@ -856,3 +856,17 @@ def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:
         (group,) = reconcile(world).groups
         assert group_status(group)["name"] == "llama-0"
         assert "lastFailure" not in group_status(group)
+
+
+@pytest.mark.parametrize("new_pods", [True, False])
+def test_a_half_of_a_pair_never_comes_back_at_its_address(*, new_pods: bool) -> None:
+    rules = LifeRules(new_pods=new_pods)
+    wanted = desired(stateful_set(pods=1), rules=rules)
+    world = World()
+    world.run(wanted)
+    world.crash("llama-0-0")
+
+    decided = decide(wanted, world.observed(), NOON)
+
+    stops = [write.why for write in decided.writes if isinstance(write, Patch)]
+    assert (stops[:1], decided.groups[0].restarts) == (([Why.FAILURE], 1) if new_pods else ([], 1))

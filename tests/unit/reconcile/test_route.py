@@ -1,10 +1,12 @@
 """Requests reach the groups without the router, and the router once it has been ready for a while."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from shardwright.costs.workload import Phase
 from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.route import (
@@ -16,7 +18,7 @@ from shardwright.reconcile.route import (
     route_of,
     taken,
 )
-from shardwright.rendering.deployment import Deployment, RouterOptions
+from shardwright.rendering.deployment import Deployment, PairMember, RouterOptions
 from shardwright.rendering.labels import leader_selector, owned_metadata
 from shardwright.rendering.router_pods import router_selector
 from tests.support.builders_deployment import a_deployment, an_owner
@@ -140,6 +142,32 @@ def test_why_no_pod_of_a_router_is_made_is_said_as_the_api_server_says_it() -> N
     assert route.unmet is not None
     assert route.unmet.gap == why
     assert f"-n models get pods -l shardwright.io/router={BASE}." in route.unmet.remedy
+
+
+def test_the_router_of_a_pair_that_knows_one_half_alone_is_said_to_lack_the_other() -> None:
+    pair = replace(stated(), half=PairMember(phase=Phase.DECODE, pair="llama"))
+
+    route = route_of(pair, observed(ready=0), {}, NOON)
+
+    assert route is not None
+    assert route.unmet is not None
+    assert route.unmet.code == "PairBroken"
+    assert "get pods -l shardwright.io/pair=llama -L shardwright.io/role," in route.unmet.remedy
+
+
+def test_the_service_of_a_pair_leads_to_who_answers_if_nobody_knows_what_is_wanted() -> None:
+    seen = observed(ready=0, led=True)
+    service = seen.objects["Service", BASE]
+    service["metadata"]["name"] = "the-pair"
+    led = Observed(objects={("Service", "the-pair"): service})
+
+    back = fallen_back(OWNER, led, {}, NOON)
+
+    assert back is not None
+    assert (back["metadata"]["name"], back["spec"]["selector"]) == (
+        "the-pair",
+        leader_selector(BASE),
+    )
 
 
 def test_without_a_routing_nothing_is_decided() -> None:

@@ -140,9 +140,7 @@ def condition(operator: Operator, kind: str) -> dict[str, Any]:
     return next((one for one in operator.status["conditions"] if one["type"] == kind), {})
 
 
-def test_a_model_sleeps_and_wakes_and_its_router_and_its_autoscaler_stay_as_they_are() -> (
-    None
-):
+def test_a_model_sleeps_and_wakes_and_its_router_and_its_autoscaler_stay_as_they_are() -> None:
     operator = sleepy(replicas=1)
     operator.run(SETTLED)
     router, scaled = router_of(operator), operator.cluster.objects[OBJECT]

@@ -36,7 +36,7 @@ def terms(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 def named(node: str) -> dict[str, Any]:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return {"matchExpressions": [ARCH], "matchFields": [field]}
+    return {"matchFields": [field]}
 
 
 def label_of(item: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
-from tests.support.rendered import engine_of, pod_of
+from tests.support.rendered import engine_of, environment_of, pod_of
 
 STORE = {"RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING", "AWS_", "AZURE_"}
 
@@ -93,11 +93,11 @@ def test_certificates_are_mounted_from_their_config_map() -> None:
 def test_the_engine_serves_the_address_under_the_id_and_never_asks_the_hub() -> None:
     bundle = render(a_plan(), a_deployment(object_store=MINIO, revision="abc"))
 
-    words, env = engine_of(bundle)["args"], engine_of(bundle)["env"]
+    words = engine_of(bundle)["args"]
     assert words[0] == "s3://models/llama/8b"
     assert after(words, "--served-model-name") == a_deployment().model
     assert "--revision" not in words
-    assert {"name": "HF_HUB_OFFLINE", "value": "1"} in env
+    assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
 
 
 ONE_RANK, TWO_RANKS = (a_plan_of(Layout(tensor=tensor)) for tensor in (1, 2))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.admission import UserPolicy
+from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.pipeline.assembly import bundle_for, plan_serving
@@ -15,6 +16,7 @@ from shardwright.resolving.model import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import (
     ADMITTING,
     TRTLLM,
@@ -171,6 +173,7 @@ OF_PODS: dict[str, dict[str, Any]] = {
     "max-num-queued-reqs": {"serving": {"overload": "Refuse"}},
     "scheduling-policy": {"serving": {"order": "Priority"}},
     "speculative-config": {"engine": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
+    "kv-transfer-config": {"phase": "Prefill"},
 }
 """By the option that it turns into: what is asked, of every part that pods of any plan show."""
 
@@ -182,7 +185,9 @@ def pod_of(engine: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any] | No
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct"} | asked.get("model", {})
     spec = asked | {"model": model, "engine": engine | asked.get("engine", {})}
     try:
-        subject = resolve(Question(resource=a_resource(**spec), settings=ADMITTING))
+        # Named so that it may be a half of a pair.
+        resource = parse_manifest(a_sharded_model("llama-prefill", **spec))
+        subject = resolve(Question(resource=resource, settings=ADMITTING))
     except InputError:
         return None
     return dict(pod_template(a_plan(), subject.deployment, 0))

@@ -370,6 +370,7 @@ UNCOUNTED: Final[Mapping[str, str]] = {
 MISSING: Final[Mapping[str, str]] = {
     "enable-lora": "which classes take adapters, and what their slots take, was not read",
     "kv-offloading-size": "what its hierarchical cache takes of a pod's memory is not planned for",
+    "kv-transfer-config": "how its groups hand K/V to each other was not tried",
     "max-num-queued-reqs": (
         "its max-queued-requests, which engine.args takes, limits what waits and not what is in "
         "flight"

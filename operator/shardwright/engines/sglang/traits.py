@@ -56,6 +56,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "mixes_expert_cuts": "assumed: ep_size ranks of experts, each sliced over the rest",
     "shares_context": "assumed: as vLLM's, for predictions; no plan to deploy has it",
     "data_beside_tensor": "assumed: as vLLM's",
+    "two_shot_sums": "assumed: vLLM's kernel, as its published times on 8 GPUs say",
     "deals_experts_evenly": (
         "SGLang 0.5.23 source, layers/moe/fused_moe_triton/layer.py: asserts it; predicted without"
     ),

@@ -182,6 +182,7 @@ MISSING: Final[Mapping[str, str]] = {
         "bring a path of its own"
     ),
     "kv-offloading-size": "what its host_cache_size takes of a pod's memory is not planned for",
+    "kv-transfer-config": "how its groups hand K/V to each other was not tried",
     "lock-memory": (
         "pods that lock memory run as root, and its ranks are started by ssh and mpirun as an "
         "ordinary user"

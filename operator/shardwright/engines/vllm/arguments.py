@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from shardwright.costs.workload import Phase
 from shardwright.engines.launch import Serving, attention_replicas_per_pod
 from shardwright.engines.options import argument_list
 from shardwright.engines.policy import canonical, option_table
@@ -49,6 +50,31 @@ it.
 """
 
 
+TRANSFER_PORT: Final = 5600
+"""TCP port at which a half of a pair tells the other where its K/V is; vLLM's own default, and one
+more for each attention replica. Source: vLLM 0.32 and 0.33 ``envs.py``,
+``VLLM_NIXL_SIDE_CHANNEL_PORT``.
+"""
+
+LEASE_SECONDS: Final = 30
+"""How long K/V of a finished prompt is kept for the half that answers. Source: vLLM 0.33
+``kv_connector/v1/nixl``, ``kv_lease_duration``.
+"""
+
+_TRANSFERS: Final = {
+    phase: json.dumps(
+        {
+            "kv_connector": "NixlConnector",
+            "kv_role": role,
+            # Its default, fail, makes an error of every transfer that breaks; this computes the
+            # prompt anew.
+            "kv_load_failure_policy": "recompute",
+        }
+    )
+    for phase, role in ((Phase.PREFILL, "kv_producer"), (Phase.DECODE, "kv_consumer"))
+}
+
+
 PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"})
 """Options that every plan sets, with the value of the user if there is one."""
 
@@ -73,6 +99,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_overload(plan, serving),
         # Else the router gets no tokens of a prompt (403), and follows no prefix.
         *(("--enable-scale-out",) if serving.gives_tokens else ()),
+        *(_pairs({"kv-transfer-config": _TRANSFERS[serving.phase]}) if serving.phase else ()),
         *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
         # Last: what is added last is asked first, before all that an administrator may admit.
         *(_pairs({"middleware": KEY_GUARD}) if serving.guarded else ()),

@@ -134,7 +134,6 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "hf-config-path": "reads another model's configuration",
     "hf-overrides": "changes the model that was planned",
     "hf-token": ("would put a secret into the pod's arguments; use spec.model.weights.secretRef"),
-    "kv-transfer-config": "opens connections to other hosts; disaggregated prefill is out of scope",
     "max-lora-cls-labels": ("is of models that generate no text, which are not planned"),
     "mm-encoder-only": ("makes an encoder of it that generates no text, which are not planned"),
     "offload-backend": "keeps weights out of the GPU, but the plan counts them there",
@@ -304,6 +303,7 @@ that it settles.
 OWNED: Final[Mapping[str, str]] = {
     "allowed-media-domains": "set it through spec.engine.mediaDomains",
     "all2all-backend": "leave it out; it is the one that the plan is priced for",
+    "kv-transfer-config": "set it through spec.phase, for the halves of a pair",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "data-parallel-address": "leave it out; it is the first pod of the group",
     "data-parallel-backend": "leave it out; it follows from the plan",

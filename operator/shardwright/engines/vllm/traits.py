@@ -25,6 +25,7 @@ from shardwright.layouts.layout import (
     EngineSupport,
     EngineTraits,
     MemoryRules,
+    PairingRules,
     PromptSharing,
     Remainder,
     Repeats,
@@ -120,6 +121,9 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 
 NAME: Final = "vLLM"
+
+_PAIRS_FROM: Final = (0, 32)
+"""The first release whose connector was read and tried."""
 
 _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
     {
@@ -383,6 +387,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "data_beside_tensor": (
         "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data"
     ),
+    "two_shot_sums": "vLLM 0.32.0 source, csrc/custom_all_reduce.cuh: 1 or 2 stages by size",
     "deals_experts_evenly": (
         "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more"
     ),
@@ -447,18 +452,23 @@ def traits(version: str) -> EngineTraits:
             counts_graphs=era.counts_graphs,
             block_of_every_sequence=True,
         ),
-        cuts=CutRules(
-            remainder=Remainder.BEFORE_LAST,
-            without_pipeline=frozenset(registry["without_pipeline"]),
-            experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
-            experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
-            width_divides_replica=_WIDTH_DIVIDES_REPLICA,
-            prompts=PromptSharing.REFUSED,
-            refines_blocks=frozenset(_data("contract", release)["refines"]),
-        ),
+        cuts=_cuts(release, registry),
         repeats=_REPEATS,
         support=_support(release, registry),
+        pairing=PairingRules() if release is None or release >= _PAIRS_FROM else None,
         sources=_SOURCES,
+    )
+
+
+def _cuts(release: tuple[int, int] | None, registry: Mapping[str, Any]) -> CutRules:
+    return CutRules(
+        remainder=Remainder.BEFORE_LAST,
+        without_pipeline=frozenset(registry["without_pipeline"]),
+        experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
+        experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
+        width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+        prompts=PromptSharing.REFUSED,
+        refines_blocks=frozenset(_data("contract", release)["refines"]),
     )
 
 

@@ -6,10 +6,12 @@ program answers itself. So keys are checked also while no engine runs.
 
 ``ready PORT SELECTOR`` ends with 0 if the router, whose metrics are at that port, knows a group, or
 if it may list the pods of the selector and none of them serves: with nobody to bring requests to it
-holds them.
+holds them. ``paired PORT`` ends with 0 if the router of a pair knows somebody of both halves.
 """
 
 import hmac
+import http
+import http.client
 import http.server
 import importlib
 import json
@@ -31,6 +33,8 @@ def main() -> None:
     if sys.argv[1:2] == ["ready"]:
         port, selector = sys.argv[2:]
         sys.exit(0 if has_workers(int(port)) or nobody_serves(selector) else 1)
+    if sys.argv[1:2] == ["paired"]:
+        sys.exit(0 if has_both(int(sys.argv[2])) else 1)
     key = os.environ.get("VLLM_API_KEY")
     if key == "":
         sys.exit("the key in VLLM_API_KEY is empty: the router would let everybody through")
@@ -97,6 +101,19 @@ def _serves(pod: dict[str, Any]) -> bool:
     # The router forgets a pod as soon as it is to go.
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def has_both(port: int) -> bool:
+    """Return whether the router of a pair at a port has somebody to compute and to answer."""
+    key = os.environ.get("OPENAI_API_KEY", "")
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/readiness", headers={"Authorization": f"Bearer {key}"})
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ goes with the process that holds it.
 import fcntl
 import hashlib
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -64,8 +65,11 @@ def download(model: str, revision: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    # The engine sees this part of the cache alone, and as this user: here it is made.
-    Path(os.environ["HOME"]).mkdir(parents=True, exist_ok=True)
+    # The engine sees this part of the cache alone, and as this user: here it is made. A pod's host
+    # name is its name.
+    home = Path(os.environ["HF_HOME"]).parent / "pods" / socket.gethostname() / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["HOME"] = str(home)
     words = sys.argv[1:]
     for first in range(0, len(words), 3):
         fetch(*words[first : first + 3])
