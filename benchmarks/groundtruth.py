@@ -147,15 +147,16 @@ class _Reader:
 
 
 def _question(case: Case, cases: Cases, row: Mapping[str, str]) -> Question:
+    (candidate,) = case.candidates
     return Question(
-        task=cases.estimator(case).task(case.candidate),
+        task=cases.estimator(case).task(candidate),
         engine=case.traits.name,
         released=case.traits.released,
         source=row["source_id"],
         model=row["model"],
         shape=_shape(case),
         gpu=row["gpu"],
-        gpus=case.candidate.layout.gpus,
+        gpus=candidate.layout.gpus,
     )
 
 
