@@ -187,7 +187,7 @@ score: setup $(AGAINST:%=build/%/.installed) ## Predict the published measuremen
 explore: setup ## Ask the planner 2,000 random questions; reports broken laws (5 minutes)
 	$(BIN)/python -m benchmarks.explore $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(FIRST),--first $(FIRST))
 
-fit: setup ## Fit the cost model to the published measurements anew (about 15 minutes; CHECK=1 only compares)
+fit: setup ## Fit the cost model to the measurements (15 minutes; CHECK=1 compares)
 	$(BIN)/python benchmarks/fit.py --data $(TRUTH) $(if $(CHECK),--check)
 
 bench-operator: setup tools ## Measure the operator with 1,000 models on 5,000 nodes (half an hour)

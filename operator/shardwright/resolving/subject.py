@@ -226,8 +226,7 @@ def resolve(question: Question) -> Subject:
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     resource = question.resource.model_copy(update={"spec": spec})
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
-    # With onUpgrade: Roll the newest version replaces the kept one.
-    kept = question.kept_version if intent.keeps_templates else None
+    kept = question.kept_version if intent.keeps_templates else None  # else the newest one
     version, pins = version_of(spec, question, kept), pins_of(spec)
     stored = stored_model(question, spec)
     model = held_model(stored, spec.model, pins)
