@@ -25,7 +25,7 @@ from tests.support.builders_chart import (
     schema,
     without,
 )
-from tests.support.values_fitted import CONTAINER, POD, of_account
+from tests.support.values_fitted import CONTAINER, POD, of_account, runs
 
 EMPTIED = (
     "podSecurityContext",
@@ -74,7 +74,7 @@ def test_a_registry_for_all_charts_takes_the_place_of_the_images_own(
         f"image.repository={repository},global.imageRegistry=mirror.example:5000",
     )
 
-    assert difference(as_delivered, objects) == {f"{CONTAINER}.image": image}
+    assert difference(as_delivered, objects) == runs(image)
 
 
 def test_another_name_is_that_of_everything_but_the_crd_and_claims(

@@ -166,9 +166,9 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         MIRRORED,
         {
             f"{SETTINGS}": settings_text(MIRRORED),
-            f"{GROUPS} spec.variables.4.expression": '["/models"]',
+            f"{GROUPS} spec.variables.0.expression": '["/models"]',
             f"{ROUTERS} spec.variables.0.expression": '["/models"]',
-            f"{GROUPS} spec.variables.6.expression": '["/licence"]',
+            f"{GROUPS} spec.variables.2.expression": '["/licence"]',
         },
     ),
     "policy.admittedArguments": (
@@ -650,15 +650,17 @@ def _apart(path: str) -> set[str]:
     """Return what no two values of one rendering may share: the part of the values that they are
     in, and what they change.
 
-    Rules and variables are found by their numbers, which others of the same object move.
+    Rules and variables are found by their numbers, which others of the same object move. Labels of
+    all objects are also of one that is there for its own labels alone.
     """
+    labels = {"labels"} if path.lower().endswith("labels") else set()
     changed = {
         re.sub(r" (rules|spec\.variables)\..*", "", item)
         for item in (EFFECTS | FITTED)[path][1]
         if item != SETTINGS
     }
     whole = {item for item in changed if " " not in item}
-    return {path.partition(".")[0], *changed, *(f"whole {item}" for item in whole)}
+    return {path.partition(".")[0], *labels, *changed, *(f"whole {item}" for item in whole)}
 
 
 def _meet(one: set[str], other: set[str]) -> bool:

@@ -67,6 +67,7 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "Models": "Wrong",
         "ConfigFetches": "Fine",
         "Clients": "Fine",
+        "Routers": "Fine",
         "NetworkPolicies": "Skipped",
     }
     reasons = [finding["reason"] for finding in found["Operator"]["findings"]]

@@ -152,14 +152,17 @@ async def read_present_state(client: Client) -> PresentState:
 
 
 async def watch_lease(
-    client: Client, namespace: str, name: str, longest: float = LEASE_WATCHED_SECONDS
+    client: Client, namespace: str, name: str, longest: float | None = None
 ) -> SeenLease:
-    """Return how a Lease was seen: at once if it is renewed, which takes two seconds."""
+    """Return how a Lease was seen: at once if it is renewed, which takes two seconds. ``longest``
+    bounds the seconds for which it is watched (None: as long as one lasts by default).
+    """
     first = await _lease(client, namespace, name)
     if not (holder := _holder(first)):
         return SeenLease()
     lasts = first.get("leaseDurationSeconds")
-    seconds = min(max(1, lasts) if isinstance(lasts, int) else LEASE_WATCHED_SECONDS, longest)
+    most = LEASE_WATCHED_SECONDS if longest is None else longest
+    seconds = min(max(1, lasts) if isinstance(lasts, int) else LEASE_WATCHED_SECONDS, most)
     ends = monotonic() + seconds
     while monotonic() < ends:
         await asyncio.sleep(LOOK_SECONDS)
