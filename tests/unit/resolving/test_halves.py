@@ -106,7 +106,6 @@ def test_a_planned_pair_becomes_two_models_that_are_planned_as_it_was() -> None:
         decode=decode,
         transfer_bytes=0,
         transfer_seconds=0,
-        link="",
         performance=decode.plan.performance,
         gain=None,
     )

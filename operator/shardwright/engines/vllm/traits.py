@@ -25,7 +25,6 @@ from shardwright.layouts.layout import (
     EngineSupport,
     EngineTraits,
     MemoryRules,
-    PairingRules,
     PromptSharing,
     Remainder,
     Repeats,
@@ -455,7 +454,7 @@ def traits(version: str) -> EngineTraits:
         cuts=_cuts(release, registry),
         repeats=_REPEATS,
         support=_support(release, registry),
-        pairing=PairingRules() if release is None or release >= _PAIRS_FROM else None,
+        hands_over_kv=release is None or release >= _PAIRS_FROM,
         sources=_SOURCES,
     )
 
