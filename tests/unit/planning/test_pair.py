@@ -127,9 +127,7 @@ def test_a_pair_without_room_says_how_many_groups_have_some(
     choice = _choice("llama-8b", pool, wish, **asked)
 
     assert (choice.taken, choice.best) == (False, None)
-    assert [(one.code, one.amount) for one in choice.reasons] == [
-        (PairCode.PAIR_HAS_NO_ROOM, room)
-    ]
+    assert [(one.code, one.amount) for one in choice.reasons] == [(PairCode.PAIR_HAS_NO_ROOM, room)]
 
 
 def test_stages_hand_over_no_kv() -> None:
