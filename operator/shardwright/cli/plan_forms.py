@@ -220,7 +220,7 @@ def size_command(arguments: Namespace) -> str:
     kinds = dict.fromkeys(kind_of(text) for text in arguments.gpus)
     if not kinds or STDIN in (arguments.settings, arguments.config):
         return ""
-    asked = Namespace(**{**vars(arguments), "replicas": None})
+    asked = Namespace(**{**vars(arguments), "replicas": None, "disaggregation": None})
     return _command(asked, "size", ",".join(kinds))
 
 

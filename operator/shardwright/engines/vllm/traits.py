@@ -121,9 +121,6 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 NAME: Final = "vLLM"
 
-_PAIRS_FROM: Final = (0, 32)
-"""The first release whose connector was read and tried."""
-
 _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
     {
         "Cohere2MoeForCausalLM",
@@ -454,7 +451,7 @@ def traits(version: str) -> EngineTraits:
         cuts=_cuts(release, registry),
         repeats=_REPEATS,
         support=_support(release, registry),
-        hands_over_kv=release is None or release >= _PAIRS_FROM,
+        hands_over_kv=True,
         sources=_SOURCES,
     )
 
