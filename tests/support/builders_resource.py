@@ -241,7 +241,7 @@ def complete_specs() -> tuple[Manifest, ...]:
     seventh = copy.deepcopy(first)
     seventh["disaggregation"] = {"mode": "Auto", "prefillGroups": 1, "decodeGroups": 2}
     seventh["model"] = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
-    del seventh["engine"]["kvOffload"], seventh["engine"]["speculation"]
+    del seventh["engine"]["kvOffload"], seventh["engine"]["speculation"], seventh["scaling"]
     eighth = copy.deepcopy(seventh) | {"phase": "Decode"}
-    del eighth["disaggregation"], eighth["scaling"]
+    del eighth["disaggregation"]
     return first, second, third, fourth, fifth, sixth, seventh, eighth

@@ -291,6 +291,7 @@ RULE_CASES = (
             _model(unproven={"weightBytes": 10**9, "kvBytesPerToken": 100})
             | {"parallelism": {"tensor": 1, "pipeline": 1}},
             {"budget": {"fill": True, "gpus": 8}},
+            {"scaling": {"maxReplicas": 2}},
         )
     ),
     *(RuleCase("PhaseOfPlainKv", {"phase": "Decode", **alone}, alone) for alone in _OF_ONE_GROUP),

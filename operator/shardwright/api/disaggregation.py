@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shardwright.api.parts import Part
-
-MOST_GROUPS = 64
-"""Unit: groups of one kind in a unit. Basis: assumed; the largest published unit has 18."""
+from shardwright.planning.request import MOST_GROUPS
 
 GroupsOfUnit = Annotated[int, Field(ge=1, le=MOST_GROUPS)]
 

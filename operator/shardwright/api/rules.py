@@ -177,6 +177,12 @@ _NOT_APART: Final[tuple[tuple[str, str, str, Callable[[Spec], bool]], ...]] = (
         lambda spec: spec.model.unproven is None,
     ),
     (
+        "scaling",
+        "has(self.scaling)",
+        "nothing scales the halves of a pair together",
+        lambda spec: spec.scaling is None,
+    ),
+    (
         "budget.fill",
         "has(self.budget) && has(self.budget.fill) && self.budget.fill",
         "the load says how many units there are",

@@ -549,11 +549,6 @@ _TYPED: Final = (
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
-    (
-        "--disaggregation",
-        "MODE",
-        "prompts and answers on groups of their own, by a router: Off, Auto or On (default: Off)",
-    ),
     ("--engine", "NAME", "vLLM or SGLang (default: vLLM); TensorRTLLM with -f"),
 )
 """Options with one value that describe a model: name, placeholder, help."""
@@ -571,14 +566,22 @@ _DEGREES: Final = (
 )
 """Options with one value that pin the degrees of a layout: name, placeholder, help."""
 
-_LAYOUT: Final = (*_DEGREES, ("--replicas", "COUNT", "replicas of the model (default: planned)"))
-"""What pins a layout, also beside a file."""
+_LAYOUT: Final = (
+    *_DEGREES,
+    ("--replicas", "COUNT", "replicas of the model (default: planned)"),
+    (
+        "--disaggregation",
+        "MODE",
+        "prompts and answers on groups of their own, by a router: Off, Auto or On (default: Off)",
+    ),
+)
+"""What else says which groups there are, of one kind of GPU."""
 
 
 def _add_typed(
     command: argparse.ArgumentParser, *, layout: Sequence[tuple[str, str, str]] = _LAYOUT
 ) -> None:
-    """Add the options for a model without a manifest; ``layout`` are those that pin one."""
+    """Add the options for a model without a manifest; ``layout`` are those about its groups."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )

@@ -49,7 +49,7 @@ from shardwright.pipeline.assembly import (
 )
 from shardwright.pipeline.explaining import PLAN_ONLY, of_subject
 from shardwright.planning.comparison import Comparison
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Pair, PairCode, Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
@@ -87,9 +87,10 @@ class PlannedModel:
 
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
-    answers = answers_to(read_inputs(arguments))
+    inputs = read_inputs(arguments)
+    answers = answers_to(inputs)
     if arguments.output == "manifest":
-        _print_manifest(arguments, answers)
+        _print_manifest(arguments, inputs, answers)
     elif arguments.output in {"json", "yaml"}:
         from shardwright.pipeline.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
@@ -100,8 +101,15 @@ def plan(arguments: Namespace) -> Exit:
     else:
         width = width_of_output()
         planned = not any(refusal for answer in answers for refusal in _refusals(answer))
-        carried = not any(is_short(answer.report.outcome) for answer in answers)
-        closing = after_plan(arguments, planned=planned, carried=carried, width=width)
+        carried = not any(map(_is_short, answers))
+        # The operator makes no halves, nor whole groups of who asks for them.
+        asked = any(each.subject.request.pair and not _only_planned(each) for each in answers)
+        apart = all(map(_is_apart, answers))
+        if asked and arguments.filename and not apart:
+            planned = False
+        closing = after_plan(
+            arguments, planned=planned, carried=carried, rendered=asked and apart, width=width
+        )
         named = bool(arguments.gpus)
         _print_for_people(answers, arguments.output, partial(_screen, named=named), closing)
     return exit_of(answers)
@@ -139,27 +147,42 @@ def _plan_row(answer: PlannedModel) -> PlanRow:
         name=answer.name,
         outcome=answer.report.outcome,
         request=answer.subject.request,
-        shown_only=answer.subject.intent.plan_only,
+        shown_only=_only_planned(answer),
     )
 
 
-def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
-    """Print the typed model as a ShardedModel, and on stderr what is to be done first. Without a
-    plan print only the reason, as a pipe into kubectl hides the exit code.
+def _print_manifest(
+    arguments: Namespace, inputs: PlanInputs, answers: Sequence[PlannedModel]
+) -> None:
+    """Print the typed model as a ShardedModel, of a pair its halves, and on stderr what is to be
+    done first. Without a plan print only the reason, as a pipe into kubectl hides the exit code.
     """
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
     if refusals:
         return
-    manifest = typed_manifest(arguments)
+    manifests = _manifests(arguments, inputs, answers)
     for answer in answers:
         for point in points_of(answer, named=bool(arguments.gpus)):
             said = " ".join(filter(None, (point.said, point.command)))
             print_note(f"{answer.name}: {said}")
             if point.due is Due.GATED:
-                manifest["spec"]["model"]["weights"] = {"secretRef": {"name": SECRET}}
-    print_yaml([manifest])
+                for manifest in manifests:
+                    manifest["spec"]["model"]["weights"] = {"secretRef": {"name": SECRET}}
+    print_yaml(manifests)
+
+
+def _manifests(
+    arguments: Namespace, inputs: PlanInputs, answers: Sequence[PlannedModel]
+) -> Sequence[Mapping[str, Any]]:
+    if halves := _halves(inputs, answers):
+        return halves
+    manifest = typed_manifest(arguments)
+    # The answer is whole groups: the operator takes no question.
+    if any(answer.subject.request.pair for answer in answers):
+        del manifest["spec"]["disaggregation"], manifest["spec"]["routing"]
+    return [manifest]
 
 
 def points_of(answer: PlannedModel, *, named: bool) -> tuple[DuePoint, ...]:
@@ -174,7 +197,7 @@ def exit_of(answers: Sequence[PlannedModel]) -> Exit:
     """Return whether all have a plan."""
     return (
         Exit.PLAN
-        if all(isinstance(answer.report.outcome, Plan) for answer in answers)
+        if all(isinstance(each.report.outcome, Plan) or _is_apart(each) for each in answers)
         else Exit.NOTHING_FITS
     )
 
@@ -203,11 +226,7 @@ def render(arguments: Namespace) -> Exit:
     """
     inputs = read_inputs(arguments)
     planned = answers_to(inputs)
-    halves = [
-        half
-        for (_, resource), answer in zip(inputs.resources, planned, strict=True)
-        for half in _halves(resource, answer)
-    ]
+    halves = _halves(inputs, planned)
     answers = [answer for answer in planned if not _is_apart(answer)]
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
@@ -371,19 +390,40 @@ def screen_of_answer(answer: PlannedModel, *, named: bool = False) -> Screen:
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
     outcome = answer.report.outcome
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
-    if problem is not None:
+    if problem is not None and not _is_apart(answer):
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
+def _only_planned(answer: PlannedModel) -> bool:
+    return answer.subject.intent.plan_only
+
+
+def _taken(answer: PlannedModel) -> Pair | None:
+    choice = answer.report.pair
+    return choice.best if choice and choice.taken else None
+
+
 def _is_apart(answer: PlannedModel) -> bool:
-    return answer.report.pair is not None and answer.report.pair.taken
+    return _taken(answer) is not None
 
 
-def _halves(resource: ShardedModel, answer: PlannedModel) -> Iterator[Mapping[str, Any]]:
+def _is_short(answer: PlannedModel) -> bool:
+    choice = answer.report.pair
+    if choice is None or not choice.taken:
+        return is_short(answer.report.outcome)
+    return any(reason.code is PairCode.PAIR_MISSES_LIMITS for reason in choice.reasons)
+
+
+def _halves(inputs: PlanInputs, answers: Sequence[PlannedModel]) -> list[dict[str, Any]]:
+    """Return the two models of every pair that is taken."""
     from shardwright.resolving.paired_models import halves_of  # noqa: PLC0415 - only for this form
 
-    if _is_apart(answer) and answer.report.pair and answer.report.pair.best:
-        yield from halves_of(resource, answer.report.pair.best)
+    return [
+        half
+        for (_, resource), answer in zip(inputs.resources, answers, strict=True)
+        if (pair := _taken(answer))
+        for half in halves_of(resource, pair)
+    ]
 
 
 def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:

@@ -181,13 +181,16 @@ _NEXT: Final = "Next  "
 _REST: Final = "explain instead of plan says why, and has every layout and warning"
 
 
-def after_plan(arguments: Namespace, *, planned: bool, carried: bool, width: int) -> list[Line]:
+def after_plan(
+    arguments: Namespace, *, planned: bool, carried: bool, width: int, rendered: bool = False
+) -> list[Line]:
     """Return the last lines of a plan: the command that applies it, if every model has one that is
-    ``carried``, else that which says how many GPUs are enough, and where the rest is.
+    ``carried``, else that which says how many GPUs are enough, and where the rest is. ``rendered``:
+    what is applied are not the models of files, but what ``render`` makes of them.
     """
     command = ""
     if planned:
-        command = _apply(arguments) if carried else _enough(arguments)
+        command = _apply(arguments, rendered=rendered) if carried else _enough(arguments)
     rest = not arguments.by_operator and STDIN not in (arguments.filename or ())
     if not command and rest:
         command = _typed(_instead(arguments.words, "explain"))
@@ -217,16 +220,18 @@ def size_command(arguments: Namespace) -> str:
     kinds = dict.fromkeys(kind_of(text) for text in arguments.gpus)
     if not kinds or STDIN in (arguments.settings, arguments.config):
         return ""
-    asked = Namespace(**{**vars(arguments), "replicas": None})
+    asked = Namespace(**{**vars(arguments), "replicas": None, "disaggregation": None})
     return _command(asked, "size", ",".join(kinds))
 
 
-def _apply(arguments: Namespace) -> str:
+def _apply(arguments: Namespace, *, rendered: bool) -> str:
     files = arguments.filename or ()
     if STDIN in files or names_live_model(arguments):
         return ""
     if not files:
         return f"{_typed(arguments.words)} -o manifest | kubectl apply -f -"
+    if rendered:
+        return f"{_typed(_instead(arguments.words, 'render'))} | kubectl apply -f -"
     namespace = f" -n {quote(arguments.namespace)}" if arguments.namespace else ""
     return f"kubectl apply{namespace}{''.join(f' -f {quote(file)}' for file in files)}"
 

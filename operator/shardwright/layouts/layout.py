@@ -391,41 +391,6 @@ class MemoryRules:
     cache_of_free: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingRules:
-    """Which groups an engine can hand K/V between; blocks are alike, as both take like options.
-
-    With ``whole_heads`` unlike degrees go only where no K/V head is held twice. ``stages``: stages
-    can hand over K/V.
-    """
-
-    whole_heads: bool = True
-    stages: bool = False
-
-    def pairs(self, prefill: Layout, decode: Layout, kv_heads: int | None) -> bool:
-        """Return whether decode groups can read the K/V of prefill groups.
-
-        Args:
-            prefill: The degrees of a group that computes prompts.
-            decode: Those of a group that answers.
-            kv_heads: The K/V heads of the layer that has the fewest (None: every rank holds one
-                vector for all heads).
-
-        >>> rules = PairingRules()
-        >>> rules.pairs(Layout(tensor=2), Layout(tensor=4), 8)
-        True
-        >>> rules.pairs(Layout(tensor=4), Layout(tensor=2), 8)
-        False
-        """
-        staged = max(prefill.pipeline, decode.pipeline) > 1
-        if prefill.context != decode.context or (staged and not self.stages):
-            return False
-        if kv_heads is None or prefill.tensor == decode.tensor:
-            return True
-        held_twice = self.whole_heads and decode.tensor > kv_heads
-        return decode.tensor % prefill.tensor == 0 and not held_twice
-
-
 class PromptSharing(StrEnum):
     """Why no ranks share the tokens of a prompt."""
 
@@ -591,6 +556,6 @@ class EngineTraits:
     repeats: Repeats = field(default_factory=Repeats)
     support: EngineSupport = field(default_factory=EngineSupport)
     options: EngineOptions = field(default_factory=EngineOptions)
-    pairing: PairingRules | None = None  # None: no group hands K/V to another
+    hands_over_kv: bool = False  # from groups that compute prompts to those that answer
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str]

@@ -47,11 +47,13 @@ def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparis
     """Return how the plan stands to the best one for the same load on the same inventory; None if
     no degree is pinned, none is to run, or nothing fits at all.
     """
-    space = subject.request.space
+    space, free = subject.request.space, without_pins(subject.request.space)
+    if subject.deployment.half:
+        free = replace(free, pipeline=space.pipeline)  # stages hand over no K/V
     # Without pins nothing of a stated model is known.
-    if not space.pins or subject.intent.replicas == 0 or subject.model.stated:
+    if space.pins == free.pins or subject.intent.replicas == 0 or subject.model.stated:
         return None
-    request = replace(subject.request, space=without_pins(space))
+    request = replace(subject.request, space=free)
     best = make_plan(subject.model, inventory, request, subject.traits).outcome
     return compare(report.outcome, best, inventory, request) if isinstance(best, Plan) else None
 

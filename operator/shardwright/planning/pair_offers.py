@@ -89,6 +89,29 @@ def in_groups(layout: Layout, groups: int) -> Layout:
     return replace(layout, replicas=groups)
 
 
+def can_pair(prefill: Layout, decode: Layout, kv_heads: int | None) -> bool:
+    """Return whether decode groups can read the K/V of prefill groups; blocks are alike, as both
+    take like options.
+
+    Args:
+        prefill: The degrees of a group that computes prompts.
+        decode: Those of a group that answers.
+        kv_heads: The K/V heads of the layer that has the fewest (None: every rank holds one vector
+            for all heads).
+
+    >>> can_pair(Layout(tensor=2), Layout(tensor=4), 8)
+    True
+    >>> can_pair(Layout(tensor=4), Layout(tensor=2), 8)
+    False
+    """
+    if prefill.context != decode.context or max(prefill.pipeline, decode.pipeline) > 1:
+        return False
+    if kv_heads is None or prefill.tensor == decode.tensor:
+        return True
+    # Unlike degrees go only where no K/V head is held twice.
+    return decode.tensor % prefill.tensor == 0 and decode.tensor <= kv_heads
+
+
 def fewest_heads(model: ModelSpec) -> int | None:
     """Return the K/V heads of the layer that has the fewest, None if no layer has any."""
     heads = [

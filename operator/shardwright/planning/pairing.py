@@ -21,6 +21,7 @@ from shardwright.planning.numbers import smallest
 from shardwright.planning.pair_offers import (
     PairOffer,
     PricedGroup,
+    can_pair,
     counts_near,
     fewest_heads,
     gpus_of_unit,
@@ -30,7 +31,7 @@ from shardwright.planning.pair_offers import (
 )
 from shardwright.planning.planner import Considered, make_plan
 from shardwright.planning.report import Half, NoPlan, Pair, PairChoice, PairCode, PairReason, Plan
-from shardwright.planning.request import ALL_OF_A_RATE, Objective, PairMode, PairWish
+from shardwright.planning.request import ALL_OF_A_RATE, MOST_GROUPS, Objective, PairMode, PairWish
 from shardwright.planning.select import UTILISATION, FeasibleCandidate, assess
 
 SURE_GAIN: Final = 1.4
@@ -68,9 +69,6 @@ _KEPT: Final = 5
 
 _ROUNDING: Final = 0.01
 
-_GROUPS: Final = 64
-"""Most groups of one kind in a unit, as in ``spec.disaggregation``."""
-
 
 def pair_choice(considered: Considered, outcome: Plan | NoPlan, wish: PairWish) -> PairChoice:
     """Return the answer to who asks for a pair.
@@ -102,11 +100,11 @@ class _Search:
     wish: PairWish
 
     def choice(self, whole: Plan | None) -> PairChoice:
-        rules, model = self.considered.traits.pairing, self.considered.model
+        model = self.considered.model
         stateful = any(isinstance(layer.attention, RecurrentAttention) for layer in model.layers)
-        if rules is None or stateful or model.stated:
+        if not self.considered.traits.hands_over_kv or stateful or model.stated:
             return _none(PairCode.PAIR_UNSUPPORTED)
-        if not self.halves[Phase.PREFILL] or not self.halves[Phase.DECODE]:
+        if not self._groups:
             return _none(*self._without_halves())
         # The one that is best by its figures may have no place.
         for offer in sorted(self._offers(), key=lambda each: each.worth, reverse=True)[:_KEPT]:
@@ -114,7 +112,7 @@ class _Search:
             pair = self._pair(offer, placed) if placed else None
             if pair is not None:
                 return self._judged(offer, pair, whole)
-        return _none(PairCode.PAIR_NEEDS_TWO_GROUPS, float(self._room()))
+        return _none(PairCode.PAIR_HAS_NO_ROOM, float(self._room()))
 
     @cached_property
     def prices(self) -> PairEstimator:
@@ -143,7 +141,7 @@ class _Search:
         }
 
     @cached_property
-    def _groups(self) -> list["PricedGroup"]:
+    def _groups(self) -> list[PricedGroup]:
         """Return every layout without stages that may be one half, priced."""
         load = self.considered.request.workload
         # Whatever the budget, so that more of it changes no order.
@@ -186,11 +184,10 @@ class _Search:
 
     def _offers(self) -> Iterator[PairOffer]:
         heads = fewest_heads(self.considered.model)
-        rules = self.considered.traits.pairing
         for prefill in self.halves[Phase.PREFILL]:
             for decode in self.halves[Phase.DECODE]:
                 alike = prefill.pool.name == decode.pool.name
-                if alike and rules and rules.pairs(prefill.layout, decode.layout, heads):
+                if alike and can_pair(prefill.layout, decode.layout, heads):
                     yield from self._in_numbers(prefill, decode)
 
     def _in_numbers(self, prefill: Candidate, decode: Candidate) -> Iterator[PairOffer]:
@@ -233,7 +230,7 @@ class _Search:
         for decodes in counts_near(needed / each):
             for prefills in counts_near(self._answered(decode, decodes * each) / rate / each):
                 units = fixed or math.gcd(prefills, decodes)
-                if max(prefills, decodes) * each <= units * _GROUPS:
+                if max(prefills, decodes) * each <= units * MOST_GROUPS:
                     yield units, prefills * each, decodes * each
 
     def _decodes(self, decode: Candidate) -> float:
@@ -300,9 +297,19 @@ class _Search:
         return first, second
 
     def _room(self) -> int:
-        """Return how many of the smallest groups have room."""
-        kept = (each for half in self.halves.values() for each in half)
-        return max(len(Shelf(each.pool).place(in_groups(each.layout, 2)).groups) for each in kept)
+        """Return how many groups have room, of the layouts that are tried."""
+        return max(self._room_for(each) for half in self.halves.values() for each in half)
+
+    def _room_for(self, one: Candidate) -> int:
+        most = min(self._most_gpus(one) // one.layout.gpus_per_replica, 2 * MOST_GROUPS)
+        if not most:
+            return 0
+        space = self.considered.request.space
+        nodes, room = set(space.held_nodes), 0
+        for group in Shelf(one.pool).place(in_groups(one.layout, most)).groups:
+            nodes.update(group)
+            room += space.max_nodes is None or len(nodes) <= space.max_nodes
+        return room
 
     def _pair(self, offer: PairOffer, placed: tuple[Placement, Placement]) -> Pair | None:
         """Return the pair with the plans of its halves, None if one of them has none."""
@@ -338,7 +345,6 @@ class _Search:
             ),
             transfer_bytes=self._held(unit.decode) * unit.decode.layout.tensor,
             transfer_seconds=unit.transfer_seconds,
-            link=unit.decode.pool.network.name,
             performance=performance,
             gain=self._gain(offer),
         )
@@ -403,7 +409,7 @@ class _Search:
         if self.wish.mode is PairMode.ON:
             slower = pair.gain is not None and pair.gain < 1
             cost = (PairReason(code=PairCode.PAIR_SLOWER, amount=pair.gain or 0),) if slower else ()
-            return PairChoice(taken=True, best=pair, reasons=(*cost, *_said_of_taken(against)))
+            return PairChoice(taken=True, best=pair, reasons=(*_said_of_taken(against), *cost))
         return PairChoice(taken=not against, best=pair, reasons=against)
 
     def _against(self, offer: PairOffer, pair: Pair, whole: Plan | None) -> Iterator[PairReason]:
@@ -448,7 +454,7 @@ class _Search:
         stages = [each.layout.pipeline for each in self._candidates]
         if stages:
             return PairCode.PAIR_NEEDS_PIPELINE, float(min(stages))
-        return PairCode.PAIR_NEEDS_TWO_GROUPS, 0.0
+        return PairCode.PAIR_HAS_NO_ROOM, 0.0
 
 
 def _none(code: PairCode, amount: float = 0.0) -> PairChoice:

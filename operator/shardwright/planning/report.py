@@ -272,7 +272,7 @@ class PairCode(StrEnum):
     TRANSFER_TOO_SLOW = "TransferTooSlow"  #: of K/V, over the time to compute it
     PAIR_HALVES_FAIL = "PairHalvesFail"  #: gain, where one unit replaces two whole groups
     PAIR_NEEDS_PIPELINE = "PairNeedsPipeline"  #: fewest stages that have room
-    PAIR_NEEDS_TWO_GROUPS = "PairNeedsTwoGroups"  #: groups that have room
+    PAIR_HAS_NO_ROOM = "PairHasNoRoom"  #: groups that have room
     PAIR_MISSES_LIMITS = "PairMissesLimits"  #: share by which limit or load is missed
     GAIN_UNCERTAIN = "GainUncertain"  #: gain, inside the error of the prediction
     PAIR_SLOWER = "PairSlower"  #: gain, of a pair that is taken all the same
@@ -306,7 +306,7 @@ class Half:
 class Pair:
     """Prompts and answers apart, in ``units``; ``performance`` is of all of them.
 
-    The K/V of a prompt, ``transfer_bytes``, takes ``transfer_seconds`` over ``link``. ``gain`` is
+    The K/V of a prompt, ``transfer_bytes``, takes ``transfer_seconds``. ``gain`` is
     output tokens a second for the price of the GPUs, over that of the best whole plan (None: no
     whole plan meets the limits).
     """
@@ -316,7 +316,6 @@ class Pair:
     decode: Half
     transfer_bytes: int
     transfer_seconds: float
-    link: str
     performance: Performance
     gain: float | None
 

@@ -47,6 +47,10 @@ class Objective:
         return self.ttft_seconds is not None or self.tpot_seconds is not None
 
 
+MOST_GROUPS: Final = 64
+"""Groups of one kind in a unit at most. Basis: assumed; the largest published unit has 18."""
+
+
 class PairMode(StrEnum):
     """Whether prompts and answers are put on groups of their own."""
 

@@ -16,7 +16,7 @@ from shardwright.reconcile.writes import Adopt, ObjectKey
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import owner_reference
-from shardwright.rendering.names import base_name, follows_from
+from shardwright.rendering.names import follows_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,10 @@ def adoptions(
     """
     if record is None or not _proves(record, owner, keys):
         return ()
-    base = base_name(owner.name)
     found = [
         _adopt(owner, orphan.key, orphan.uid)
         for orphan in sorted(orphans, key=lambda orphan: orphan.key)
-        if follows_from(base, orphan.key[1]) and orphan.key != record_key(owner)
+        if follows_from(owner.name, orphan.key[1]) and orphan.key != record_key(owner)
     ]
     if not record["metadata"].get("ownerReferences"):
         found.append(_adopt(owner, record_key(owner), record["metadata"]["uid"]))

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from shardwright.costs.workload import Phase
+
 STATEFULSET_MAX: Final = 52
 """Characters of a StatefulSet name: its pods' ``controller-revision-hash`` label (name, dash, 10
 characters) holds 63.
@@ -42,7 +44,7 @@ its limit.
 _LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
 
 _ENDS: Final = re.compile(
-    r"-(network|plan|(scripts|config)-[0-9a-f]{8}"
+    r"-(network|plan|router(-network)?|(router-scripts|scripts|config)-[0-9a-f]{8}"
     r"|(0|[1-9][0-9]{0,5})(-g[0-9]{1,6})?(-peers|-channel|-gpus-[0-9a-f]{8})?)"
 )
 """What follows the model's part of the name of an object of ours that somebody may take back."""
@@ -130,13 +132,37 @@ def group_number(base: str, name: str) -> int | None:
     return int(said) if _NUMBER.fullmatch(said) else None
 
 
-def follows_from(base: str, name: str) -> bool:
-    """Return whether an object of a model with this base could have this name.
+def half_name(pair: str, phase: Phase) -> str:
+    """Return the name of a half of a pair.
+
+    >>> half_name("llama", Phase.PREFILL)
+    'llama-prefill'
+    """
+    return f"{pair}-{phase.lower()}"
+
+
+def pair_of(model: str, phase: Phase) -> str:
+    """Return the base of the names of a half's pair, empty if the model's name names none.
+
+    >>> pair_of("llama-decode", Phase.DECODE), pair_of("llama", Phase.DECODE)
+    ('llama', '')
+    """
+    pair = model.removesuffix(half_name("", phase))
+    return base_name(pair) if pair not in {"", model} else ""
+
+
+def follows_from(model: str, name: str) -> bool:
+    """Return whether an object of a model could have this name.
 
     >>> [follows_from("llama", f"llama{end}") for end in ("", "-plan", "-1-g2-peers", "-copy")]
     [True, True, True, False]
+    >>> follows_from("llama-decode", "llama")  # the Service of a pair
+    True
     """
-    return name == base or (name.startswith(base) and bool(_ENDS.fullmatch(name[len(base) :])))
+    base = base_name(model)
+    if name in (base, pair_of(model, Phase.DECODE)):
+        return True
+    return name.startswith(base) and bool(_ENDS.fullmatch(name[len(base) :]))
 
 
 def number_of(group: str) -> int:

@@ -22,8 +22,8 @@ _WORDS: Final[Mapping[PairCode, str]] = MappingProxyType(
         "worth that, it serves {0:.2f} times",
         PairCode.PAIR_NEEDS_PIPELINE: "the model fits in {0:.0f} pipeline stages or more, and "
         "stages hand over no K/V",
-        PairCode.PAIR_NEEDS_TWO_GROUPS: "it needs a group of each kind, and there is room for "
-        "{0:.0f}",
+        PairCode.PAIR_HAS_NO_ROOM: "it needs a group of each kind, or as many as prefillGroups, "
+        "decodeGroups and replicas say: within the budget there is room for {0:.0f}",
         PairCode.PAIR_MISSES_LIMITS: "within the budget it misses the load or a limit by {0:.0%}",
         PairCode.GAIN_UNCERTAIN: "it serves {0:.2f} times the tokens of the whole plan for the "
         f"same cost; a gain below {SURE_GAIN:g} may be an error of the prediction",

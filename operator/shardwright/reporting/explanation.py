@@ -214,7 +214,7 @@ def _explain_no_plan(
     unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
         fits=False,
-        headline=refusal_sentence(outcome),
+        headline=refusal_sentence(report, outcome),
         facts=(
             *request_facts(request),
             *why_none(outcome),
@@ -231,9 +231,13 @@ def _explain_no_plan(
     )
 
 
-def refusal_sentence(outcome: NoPlan) -> str:
-    """Return why there is no plan, and whether waiting helps, in one sentence."""
+def refusal_sentence(report: Report, outcome: NoPlan) -> str:
+    """Return why there is no plan, and whether waiting helps, in one sentence; a pair may be taken
+    all the same.
+    """
     now = "no room now" if outcome.heals_by_itself else "nothing fits"
+    if report.pair and report.pair.taken:
+        now = "no whole groups fit, and a pair is taken"
     return f"{now}. {outcome.problem.sentence()}"
 
 

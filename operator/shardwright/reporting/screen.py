@@ -376,7 +376,7 @@ def _refused(
     return Screen(
         fits=False,
         short=False,
-        headline=refusal_sentence(outcome),
+        headline=refusal_sentence(report, outcome),
         facts=(*asked_facts(request), *why_none(outcome), *_apart(report), *_best(comparison)),
         rivals=tuple(_rival(one, kinds=True) for one in report.alternatives[:RIVALS]),
         ruled_out=ruled_out(report),

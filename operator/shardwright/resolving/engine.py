@@ -27,7 +27,7 @@ from shardwright.api.settings import (
     check_priority_class,
     check_runtime_class,
 )
-from shardwright.api.spec import Spec, is_half, is_paired
+from shardwright.api.spec import Spec, is_half
 from shardwright.api.weights_source import BUCKETS, scheme_of
 from shardwright.engines.options import Pins, check_arguments, check_features
 from shardwright.engines.policy import Policy, canonical
@@ -127,7 +127,6 @@ FEATURES: Final = (
         asked=lambda spec: spec.scaling is not None,
         of_plan=True,
     ),
-    Feature(option="kv-transfer-config", path="spec.disaggregation.mode", asked=is_paired),
     Feature(option="kv-transfer-config", path="spec.phase", asked=is_half),
     Feature(
         option="max-num-queued-reqs",

@@ -66,7 +66,7 @@ from shardwright.rendering.deployment import (
     WeightSource,
 )
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import half_name, pair_of
 from shardwright.resolving.engine import image_of, images_of
 from shardwright.resolving.model import COMPUTED_AS
 
@@ -239,29 +239,20 @@ def to_deployment(
     )
 
 
-def half_name(pair: str, phase: Phase) -> str:
-    """Return the name of a half of a pair.
-
-    >>> half_name("llama", Phase.PREFILL)
-    'llama-prefill'
-    """
-    return f"{pair}-{phase.lower()}"
-
-
 def _half(spec: Spec, name: str) -> PairMember:
     phase = Phase(str(spec.phase))
-    ending = half_name("", phase)
-    pair = name.removesuffix(ending)
-    if not pair or pair == name:
+    pair = pair_of(name, phase)
+    if not pair:
         problem = Problem(
             code="HalfWithoutPair",
             path="spec.phase",
             what=f"the name {name}",
-            limit=f"must end in {ending} with phase {phase}: what is before it names the pair",
+            limit=f"must end in {half_name('', phase)} with phase {phase}: what is before it names "
+            "the pair",
             remedy="rename the resource, or leave phase out",
         )
         raise InputError([problem])
-    return PairMember(phase=phase, pair=base_name(pair))
+    return PairMember(phase=phase, pair=pair)
 
 
 def _autoscaling(scaling: Scaling | None) -> Autoscaling | None:

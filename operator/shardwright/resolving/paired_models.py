@@ -7,9 +7,9 @@ from typing import Any, Final
 from shardwright.api.resource import ShardedModel
 from shardwright.costs.workload import Phase
 from shardwright.planning.report import Half, Pair
-from shardwright.resolving.intent import half_name
+from shardwright.rendering.names import half_name
 
-_OF_THE_PAIR: Final = frozenset({"budget", "disaggregation", "mode", "scaling"})
+_OF_THE_PAIR: Final = frozenset({"budget", "disaggregation", "mode"})
 """Fields of the spec that the plan of the pair has answered."""
 
 

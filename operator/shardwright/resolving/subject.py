@@ -333,7 +333,7 @@ def _not_made(wish: PairWish) -> Problem:
         code="PairNotMade",
         path="spec.disaggregation.mode",
         what=f"mode {wish.mode}",
-        limit="is planned, but the operator does not make the halves of a pair by itself",
+        limit="must be Off: the operator does not make the halves of a pair by itself",
         remedy="apply the two models that shardwright render prints of it (docs/howto/pairs.md), "
         "or set it to Off",
     )

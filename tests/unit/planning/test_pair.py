@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.inventory import Pool
-from shardwright.layouts.layout import Layout, PairingRules
+from shardwright.layouts.layout import Layout
+from shardwright.planning.pair_offers import can_pair
 from shardwright.planning.pairing import SURE_GAIN, pair_choice, without_nodes
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import Pair, PairChoice, PairCode
@@ -99,13 +100,34 @@ def test_who_wants_a_pair_gets_it_and_is_told_what_it_costs() -> None:
     assert choice.reasons[0].amount == _best(choice).gain
 
 
-def test_one_gpu_has_no_room_for_two_groups() -> None:
-    choice = _choice("llama-8b", a_pool(gpus_per_node=1), ON)
+def test_that_a_wanted_pair_misses_the_load_is_said_before_what_it_costs() -> None:
+    wish = replace(ON, prefill_groups=1, decode_groups=2)
+
+    choice = _choice("llama-8b", a_pool(nodes=2), wish, **LONG_PROMPTS, concurrency=256)
+
+    assert choice.taken
+    assert _codes(choice) == [PairCode.PAIR_MISSES_LIMITS, PairCode.PAIR_SLOWER]
+
+
+@pytest.mark.parametrize(
+    ("pool", "asked", "groups", "room"),
+    [
+        (a_pool(gpus_per_node=1), {}, None, 1),
+        (a_pool(nodes=2), {"max_gpus": 1}, None, 1),
+        (a_pool(nodes=2, gpus_per_node=1), {"max_nodes": 1}, None, 1),
+        (a_pool(), {}, 5, 8),
+    ],
+    ids=["one GPU", "a budget of one GPU", "a budget of one node", "more groups than GPUs"],
+)
+def test_a_pair_without_room_says_how_many_groups_have_some(
+    pool: Pool, asked: dict[str, Any], groups: int | None, room: int
+) -> None:
+    wish = replace(ON, prefill_groups=groups, decode_groups=groups)
+
+    choice = _choice("llama-8b", pool, wish, **asked)
 
     assert (choice.taken, choice.best) == (False, None)
-    assert [(one.code, one.amount) for one in choice.reasons] == [
-        (PairCode.PAIR_NEEDS_TWO_GROUPS, 1.0)
-    ]
+    assert [(one.code, one.amount) for one in choice.reasons] == [(PairCode.PAIR_HAS_NO_ROOM, room)]
 
 
 def test_stages_hand_over_no_kv() -> None:
@@ -117,7 +139,7 @@ def test_stages_hand_over_no_kv() -> None:
 
 
 def test_an_engine_that_hands_over_no_kv_has_no_pair() -> None:
-    traits = replace(vllm_traits(), pairing=None)
+    traits = replace(vllm_traits(), hands_over_kv=False)
 
     assert _codes(_choice("llama-8b", a_pool(), ON, traits)) == [PairCode.PAIR_UNSUPPORTED]
 
@@ -177,4 +199,4 @@ def test_a_pair_that_does_not_run_holds_no_node() -> None:
 def test_which_groups_can_hand_over_kv(
     prefill: Layout, decode: Layout, heads: int | None, *, pairs: bool
 ) -> None:
-    assert PairingRules().pairs(prefill, decode, heads) is pairs
+    assert can_pair(prefill, decode, heads) is pairs

@@ -19,6 +19,7 @@ from shardwright.rendering.deployment import (
 )
 from shardwright.rendering.halves import REVISION, labels_of
 from shardwright.rendering.labels import leader_selector
+from shardwright.rendering.names import follows_from
 from shardwright.rendering.place import pod_template
 from shardwright.rendering.pod import scripts_of
 from shardwright.rendering.render import render
@@ -225,7 +226,7 @@ def test_the_router_of_a_pair_is_ready_with_both_halves() -> None:
 
 def test_members_of_a_pair_reach_each_other_and_clients_only_who_answers() -> None:
     pair = {"podSelector": {"matchLabels": {"shardwright.io/pair": "llama"}}}
-    terms = ClusterTerms(network_rules=RULES)
+    terms = ClusterTerms(network_rules=replace(RULES, egress=()))
     found = policies(prefill(cluster=terms)) | policies(decode(cluster=terms, router=ROUTER))
     http = [{"protocol": "TCP", "port": 8000}]
     router = {"podSelector": {"matchLabels": router_selector("llama-decode")}}
@@ -238,7 +239,7 @@ def test_members_of_a_pair_reach_each_other_and_clients_only_who_answers() -> No
         "from": [CLIENTS, MONITORING, router],
     }
     for policy in found.values():
-        assert pair in policy["egress"][0]["to"]
+        assert pair in policy["egress"][1]["to"]
 
 
 def test_without_metrics_nobody_outside_of_a_pair_reaches_who_computes_prompts() -> None:
@@ -246,3 +247,12 @@ def test_without_metrics_nobody_outside_of_a_pair_reaches_who_computes_prompts()
 
     [only] = policies(alone)["llama-prefill-network"]["ingress"]
     assert "ports" not in only
+
+
+@pytest.mark.parametrize("one", [prefill(), decode(router=ROUTER)], ids=["prefill", "decode"])
+def test_an_object_of_a_half_that_nobody_owns_is_known_by_its_name(one: Deployment) -> None:
+    found = render(a_small_plan(), replace(one, cluster=ClusterTerms(network_rules=RULES))).objects
+
+    assert [
+        item for item in found if not follows_from(one.owner.name, item["metadata"]["name"])
+    ] == []

@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.costs.workload import Phase
 from shardwright.errors import InputError
-from shardwright.pipeline.assembly import plan_serving
+from shardwright.pipeline.assembly import compared, plan_serving
 from shardwright.planning.report import Half as PlannedHalf
 from shardwright.planning.report import Pair, Plan
 from shardwright.rendering.deployment import PairMember
@@ -94,6 +94,31 @@ def test_the_operator_makes_no_halves_by_itself(
     assert [problem.code for problem in (found if isinstance(found, tuple) else ())] == refused
 
 
+def test_what_a_half_is_compared_with_has_one_stage() -> None:
+    asked = half(
+        "m-prefill",
+        "Prefill",
+        model={"id": "Qwen/Qwen3-32B"},
+        parallelism={"tensor": 1},
+        workload={"inputTokens": 8192},
+        objective={"optimizeFor": "Throughput"},
+    )
+    inventory = stock(asked, h100_nodes(2))
+
+    found = compared(asked, inventory, plan_serving(asked, inventory))
+
+    assert found is not None
+    assert found.best.layout.pipeline == 1
+    assert found.best.layout.tensor > 1
+
+
+def test_a_half_without_pins_is_compared_with_nothing() -> None:
+    asked = half("m-prefill", "Prefill")
+    inventory = stock(asked, h100_nodes(1))
+
+    assert compared(asked, inventory, plan_serving(asked, inventory)) is None
+
+
 def test_a_planned_pair_becomes_two_models_that_are_planned_as_it_was() -> None:
     load = {"inputTokens": 8000, "outputTokens": 500, "requestsPerSecond": 4}
     whole = a_resource(**APART, workload=load, budget={"gpus": 8})
@@ -106,7 +131,6 @@ def test_a_planned_pair_becomes_two_models_that_are_planned_as_it_was() -> None:
         decode=decode,
         transfer_bytes=0,
         transfer_seconds=0,
-        link="",
         performance=decode.plan.performance,
         gain=None,
     )

@@ -144,11 +144,9 @@ DANGEROUS: Final[Mapping[str, str]] = {
 """Dangerous arguments, each with its danger; refused unless the administrator admits them."""
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
-    "cache-transceiver-config": (
-        "opens connections to other hosts; disaggregated prefill is out of scope"
-    ),
+    "cache-transceiver-config": ("opens connections to other hosts; halves of a pair are for vLLM"),
     "config": "would set every other option from a file",
-    "disagg-cluster-uri": "opens connections to other hosts; disaggregated prefill is out of scope",
+    "disagg-cluster-uri": "opens connections to other hosts; halves of a pair are for vLLM",
     "cuda-graph-config.mode": "is of models that generate no text, which are not planned",
     "cuda-graph-config.max-num-token": "is of models that generate no text, which are not planned",
     "cuda-graph-config.max-seq-len": "is of models that generate no text, which are not planned",
@@ -162,15 +160,15 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "grpc": "replaces the HTTP server that probes and clients use",
     "kv-connector-config": "loads code, and K/V offload is out of scope",
     "metadata-server-config-file": (
-        "opens connections to other hosts; disaggregated prefill is out of scope"
+        "opens connections to other hosts; halves of a pair are for vLLM"
     ),
     "model-kwargs": "changes the model that was planned",
     "num-serve-frontends": "replaces the one HTTP server that probes and clients use",
     "ray-worker-extension-cls": (
         "loads code into workers of Ray, which no group of TensorRT-LLM runs on"
     ),
-    "report-addr": "opens connections to other hosts; disaggregated prefill is out of scope",
-    "server-role": "opens connections to other hosts; disaggregated prefill is out of scope",
+    "report-addr": "opens connections to other hosts; halves of a pair are for vLLM",
+    "server-role": "opens connections to other hosts; halves of a pair are for vLLM",
 }
 """Arguments that nobody can admit, each with the reason."""
 

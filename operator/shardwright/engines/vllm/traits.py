@@ -25,7 +25,6 @@ from shardwright.layouts.layout import (
     EngineSupport,
     EngineTraits,
     MemoryRules,
-    PairingRules,
     PromptSharing,
     Remainder,
     Repeats,
@@ -121,9 +120,6 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 
 NAME: Final = "vLLM"
-
-_PAIRS_FROM: Final = (0, 32)
-"""The first release whose connector was read and tried."""
 
 _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
     {
@@ -455,7 +451,7 @@ def traits(version: str) -> EngineTraits:
         cuts=_cuts(release, registry),
         repeats=_REPEATS,
         support=_support(release, registry),
-        pairing=PairingRules() if release is None or release >= _PAIRS_FROM else None,
+        hands_over_kv=True,
         sources=_SOURCES,
     )
 
