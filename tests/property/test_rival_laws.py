@@ -40,9 +40,9 @@ def _pool(draw: st.DrawFn, gpu: str, name: str) -> Pool:
     )
     if gpu.startswith("GB200"):
         return an_nvl72_pool(draw(st.integers(1, 4)), name=name, network=network)
-    nodes = draw(st.integers(1, 3))
-    free = {index: draw(st.sampled_from([0, 4, 8, 8])) for index in range(nodes)}
-    return a_pool(gpu, nodes, name=name, free=free, network=network)
+    nodes, board = draw(st.integers(1, 3)), draw(st.sampled_from([8, 6]))
+    free = {index: draw(st.sampled_from([0, 4, board, board])) for index in range(nodes)}
+    return a_pool(gpu, nodes, name=name, gpus_per_node=board, free=free, network=network)
 
 
 @st.composite
@@ -120,3 +120,15 @@ def test_of_pools_that_differ_in_their_network_one_is_priced() -> None:
 
     assert len({one.candidate.layout for one in ranked}) == len(feasible) / 3
     assert len(ranked) < len(feasible) / 2
+
+
+def test_of_boards_of_unlike_sizes_the_one_is_priced_of_which_an_instance_wastes_nothing() -> None:
+    inventory = an_inventory(
+        a_pool("L40S-48GB", name="a", gpus_per_node=6, free={0: 4}),
+        a_pool("L40S-48GB", name="b", gpus_per_node=4),
+    )
+    request = a_request(concurrency=4)
+
+    ranked = best_first(_feasible("llama-70b", inventory, request), Scale.of(request, inventory))
+
+    assert ranked[0].candidate.pool.name == "b"

@@ -265,7 +265,7 @@ def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(
 
     reading, computing = (
         kernels(replace(dense, token_seconds=0.0, head_token_seconds=0.0)),
-        kernels(replace(dense, weights_seconds=0.0)),
+        kernels(replace(dense, weights_seconds=0.0, four_bit_bytes=0.0)),
     )
     assert (
         max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)

@@ -131,7 +131,7 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
     Formula: none: a row of ``coefficients.json``, the first era that ends no sooner than the month.
     Unit: seconds, shares and counts, as each field says.
-    Error: of the fit as a whole: median 8.7% of output tokens per second, 8.6% of TPOT, 26.1%
+    Error: of the fit as a whole: median 8.7% of output tokens per second, 8.6% of TPOT, 26.2%
         of TTFT, in sample (docs/benchmarks/accuracy.md).
     Source: benchmarks/fit.py, on 3,551 published rows; the fields with a default are assumed.
 

@@ -80,7 +80,7 @@ class Fabric:
         return self.inner_ranks * self.outer_ranks
 
 
-def tensor_fabric(candidate: Candidate, *, two_shot: bool = True) -> Fabric:
+def tensor_fabric(candidate: Candidate) -> Fabric:
     """Return the links of a candidate's tensor groups, from the places of its ranks.
 
     Formula: none: :func:`group_fabric` of the tensor degree.
@@ -92,10 +92,10 @@ def tensor_fabric(candidate: Candidate, *, two_shot: bool = True) -> Fabric:
     >>> fabric.inner_ranks, fabric.inner.name, fabric.outer_ranks, fabric.outer.name
     (8, 'NVLink4 NVSwitch', 2, '400 Gb/s RDMA')
     """
-    return group_fabric(candidate, candidate.layout.tensor, two_shot=two_shot)
+    return group_fabric(candidate, candidate.layout.tensor)
 
 
-def group_fabric(candidate: Candidate, ranks: int, *, two_shot: bool = True) -> Fabric:
+def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     """Return the links among ``ranks`` neighbouring ranks of one stage.
 
     Formula: inner ranks = the ranks that fit a node or a scale-up domain, outer ranks = ranks /
@@ -125,7 +125,6 @@ def group_fabric(candidate: Candidate, ranks: int, *, two_shot: bool = True) -> 
             inner=in_node or pool.gpu.host,
             shared_host=in_node is None,
             own_kernel=own and in_node is not None,
-            two_shot=two_shot,
         )
     return Fabric(
         inner_ranks=placement.gpus_per_node,
@@ -143,11 +142,12 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     Across nodes: reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
 
     Formula: start-up + 2 (n - 1) / n x bytes / bandwidth + steps x latency, of the ring, or less
-        if a tree or a one-shot kernel is faster; then the same for 1 / n of the bytes across
-        nodes.
+        if a tree or a one- or two-shot kernel is faster; then the same for 1 / n of the bytes
+        across nodes.
     Unit: seconds.
-    Error: inside a node start-up was measured at 5.3 to 6.3 us (taken as 5 and one or two steps of
-        the link) and bandwidth at 0.70 to 0.81 of the link (0.75); across nodes assumed.
+    Error: inside a node start-up was measured at 5.3 to 6.3 us (taken as 5 and one step of the
+        link; in two-shot kernels 4 us and a step more) and bandwidth at 0.70 to 0.81 of the link
+        (0.75); across nodes assumed.
     Source: the constants above, from ai-dynamo/aiconfigurator@095f58a51; the terms of ring and tree
         are derived.
 
@@ -225,15 +225,15 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
     ring = 2 * (ranks - 1) * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency_seconds + 2 * wire
     # NCCL chooses by size: a ring moves fewer bytes, a tree takes fewer steps.
-    seconds = NCCL_SECONDS + min(ring, tree)
-    if fabric.own_kernel:
-        if fabric.two_shot:
-            halves = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
-            seconds = CUSTOM_KERNEL_SECONDS + TWO_SHOT_SECONDS + halves
-        # One-shot moves more bytes in one step: engines take the faster by size.
-        one_shot = CUSTOM_KERNEL_SECONDS + link.latency_seconds + (ranks - 1) * wire
-        seconds = min(seconds, one_shot)
-    return seconds
+    nccl = NCCL_SECONDS + min(ring, tree)
+    if not fabric.own_kernel:
+        return nccl
+    # One-shot moves more bytes in one step: engines take the faster by size.
+    one_shot = CUSTOM_KERNEL_SECONDS + link.latency_seconds + (ranks - 1) * wire
+    if not fabric.two_shot:
+        return min(one_shot, nccl)
+    halves = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
+    return min(one_shot, CUSTOM_KERNEL_SECONDS + TWO_SHOT_SECONDS + halves)
 
 
 def _reached(fabric: Fabric) -> float:

@@ -62,7 +62,7 @@ def estimate(
     Formula: none of its own: memory, then the speed that it leaves room for (docs/memory.md,
         docs/planner-speed.md).
     Unit: bytes, tokens, seconds, as the fields say.
-    Error: K/V space 2.9%, output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in
+    Error: K/V space 2.9%, output tokens per second 8.7%, TPOT 8.6%, TTFT 26.2%, medians in
         sample (docs/benchmarks/).
     Source: derived: the parts in this package, each with its source.
 
@@ -348,7 +348,7 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     Formula: none of its own: :func:`~shardwright.costs.speed.serve`, then
         :func:`~shardwright.costs.speed.performance`.
     Unit: tokens and requests per second, seconds.
-    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in sample
+    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.2%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived from both.
 
@@ -389,7 +389,7 @@ def _kind(
 def _links(candidate: Candidate, token_bytes: int, *, two_shot: bool) -> Links:
     layout = candidate.layout
     return Links(
-        tensor=tensor_fabric(candidate, two_shot=two_shot),
+        tensor=replace(tensor_fabric(candidate), two_shot=two_shot),
         experts=group_fabric(candidate, layout.tensor * layout.attention_data),
         context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
         peers=layout.attention_data,

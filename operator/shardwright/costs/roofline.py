@@ -258,9 +258,9 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         hidden_token_seconds=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
         attention=tuple(_attention_floor(work, gpu, kv_bits) for work in stage.attention),
         widened=widened(gpu, dense),
-        four_bit_bytes=0.0
-        if _units(dense)[0] != "fp4" or widened(gpu, dense)
-        else stage.dense_bytes,
+        four_bit_bytes=stage.dense_bytes
+        if _units(dense)[0] == "fp4" and not widened(gpu, dense)
+        else 0.0,
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
         product=_product(gpu, dense),

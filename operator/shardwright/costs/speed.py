@@ -157,7 +157,7 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     Formula: requests per second = running / stay; stay = prefill + steps x time of a step + what
         the prompts of others add (docs/planner-request-worked.md).
     Unit: seconds, requests per second.
-    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.1%, medians in sample
+    Error: output tokens per second 8.7%, TPOT 8.6%, TTFT 26.2%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); ``OUT_OF_STEP``, ``UNEVEN_STEPS`` and the coefficients
         are fitted or measured.

@@ -25,7 +25,7 @@ from shardwright.planning.attention import attention_problems
 from shardwright.planning.claim_rules import claim_problems
 from shardwright.planning.engine_limits import dtype_problems
 from shardwright.planning.node_storage import disk_problems, host_problems, too_little, too_small
-from shardwright.planning.phrases import gpus_of
+from shardwright.planning.phrases import gpus_of, rate_of
 from shardwright.planning.request import (
     ALL_OF_A_RATE,
     Request,
@@ -523,7 +523,7 @@ def _endless(late: Violation, capacity: float, request: Request) -> Violation:
     said = replace(
         problem,
         what=f"{name} that grows without end",
-        gap=f"{capacity:.3g} of {rate:g} requests a second are served",
+        gap=f"{capacity:.3g} of {rate_of(rate)} are served",
     )
     return Violation(problem=said, miss=FAR + rate / capacity)
 

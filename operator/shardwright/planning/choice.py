@@ -266,7 +266,7 @@ def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scal
 def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more; one that falls behind beats nothing that
+    Of an offered rate that both carry neither brings more; one that falls behind beats nothing that
     serves it.
     """
     margin = 1 + NEAR_TIE
@@ -277,7 +277,8 @@ def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) 
         return other.served > best.served * margin
     if other.falls_behind:
         return False
-    more = best.estimate.capacity is not None or other.served > best.served * margin
+    carried = best.estimate.capacity is not None and best.carries_load
+    more = carried or other.served > best.served * margin
     return (
         more
         and other.carries_load >= best.carries_load

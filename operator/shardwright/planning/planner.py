@@ -92,11 +92,16 @@ def _but_network(verdict: Verdict) -> tuple[object, ...]:
         None if link == pool.network else link
         for link in (placement.tensor_link, placement.pipeline_link)
     )
+    # Of a board that an instance takes most of, the rest counts as its cost.
+    boards = pool.domain_gpus, pool.gpus_per_node
     spread = placement.gpus_per_node, placement.nodes_per_replica, placement.one_domain
-    return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, *spread, *links
+    return layout, pool.gpu, pool.gpu_hour_price, *boards, *spread, *links
 
 
 def _unbeaten(twins: Sequence[Verdict]) -> Sequence[Verdict]:
+    if twins[0].candidate.placement.nodes_per_replica == 1:
+        # No network is crossed: which one is kept is decided as select would.
+        return [min(twins, key=_tie)]
     kept: list[Verdict] = []
     # Fastest first: a verdict can then be beaten by those before it alone.
     for verdict in sorted(twins, key=_by_network):

@@ -14,6 +14,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placing import place
 from shardwright.planning.checks import Verdict, Violation
+from shardwright.planning.choice import settled
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
     MORE_GPUS,
@@ -412,6 +413,29 @@ def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carrie
 
     assert found.served_share == pytest.approx(0.88)
     assert not found.falls_behind
+
+
+@pytest.mark.parametrize(
+    ("most", "fewer", "taken"),
+    [
+        (3.0, 2.6, "sooner"),  # both carry the rate: neither brings more
+        (2.4, 2.1, "more"),  # both serve it, but leave no headroom
+        (2.4, 2.36, "more"),
+        (1.9, 1.6, "more"),  # both fall behind
+    ],
+)
+def test_sooner_goes_before_what_serves_more_only_where_both_carry_a_rate(
+    most: float, fewer: float, taken: str
+) -> None:
+    load = replace(THROUGHPUT.workload, requests_per_second=2.0)
+    asked = replace(THROUGHPUT, workload=load)
+    scale = Scale(request=asked, by_price=False)
+    more = _verdict(TWO, replace(_estimate(tpot=0.02), capacity=most))
+    sooner = _verdict(Layout(pipeline=2), replace(_estimate(tpot=0.01), capacity=fewer))
+
+    chosen = settled(select([more, sooner], asked), scale)[0].candidate
+
+    assert chosen == {"more": more, "sooner": sooner}[taken].candidate
 
 
 def test_ties_inside_nodes_go_to_less_communication() -> None:
