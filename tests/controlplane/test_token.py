@@ -6,21 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import pytest
 
+from shardwright.costs.workload import Phase
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.rendering.deployment import Owner, PodNetwork, SecretKey
+from shardwright.rendering.deployment import Owner, PairMember, PodNetwork, SecretKey
 from shardwright.rendering.fetch_job import Fetcher, HubFetch, fetch_job
 from tests.engine.launches import Launch, first_deployable
 from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
-from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_small_plan,
+    a_trtllm_deployment,
+)
 from tests.support.builders_resource import a_sharded_model
 from tests.support.operator import SYSTEM, operator_api
 from tests.support.stored import (
@@ -62,6 +68,21 @@ SEEDED = Launch(
     plan=a_plan(),
     deployment=a_trtllm_deployment(secret_seed="5eed"),
     config={},
+)
+
+PAIRED = tuple(
+    Launch(
+        id=f"{phase} of a pair",
+        plan=a_small_plan(),
+        deployment=replace(
+            ROUTED.deployment,
+            owner=Owner(name=f"llama-{phase.lower()}", namespace=MODELS, uid=phase),
+            half=PairMember(phase=phase, pair="llama"),
+            router=ROUTED.deployment.router if phase is Phase.DECODE else None,
+        ),
+        config={},
+    )
+    for phase in (Phase.PREFILL, Phase.DECODE)
 )
 
 
@@ -579,7 +600,7 @@ def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
 
 def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
-    launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME, ROUTED)
+    launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME, ROUTED, *PAIRED)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
     read = stolen.request("POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"})
