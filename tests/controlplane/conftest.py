@@ -12,6 +12,7 @@ from tests.harness.plugin import Fleet
 from tests.support.models import LARGE, Models
 from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess, install_chart
 from tests.support.requests_kept import keep
+from tests.support.stored import ROUTER_IMAGE
 
 INSTALLATION = f"--installation={SYSTEM}/shardwright"
 """As the chart says: what it claims is read, and must be for this release."""
@@ -85,6 +86,7 @@ def gated() -> Iterator[ControlPlane]:
     """
     with ControlPlane.start(features=["gang-scheduling"]) as running:
         values = "schedulers={Native,Coscheduling},policy.admittedLockMemory={served}"
+        values += f",router.image={ROUTER_IMAGE}"
         install_chart(running, "--set", values)
         yield running
 

@@ -6,21 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import pytest
 
+from shardwright.costs.workload import Phase
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.rendering.deployment import Owner, PodNetwork, SecretKey
+from shardwright.rendering.deployment import Owner, PairMember, PodNetwork, SecretKey
 from shardwright.rendering.fetch_job import Fetcher, HubFetch, fetch_job
 from tests.engine.launches import Launch, first_deployable
 from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
-from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_small_plan,
+    a_trtllm_deployment,
+)
 from tests.support.builders_resource import a_sharded_model
 from tests.support.operator import SYSTEM, operator_api
 from tests.support.stored import (
@@ -28,6 +34,7 @@ from tests.support.stored import (
     MORE,
     NATIVE,
     PATHS,
+    ROUTED,
     differences,
     objects_of,
     pods,
@@ -61,6 +68,21 @@ SEEDED = Launch(
     plan=a_plan(),
     deployment=a_trtllm_deployment(secret_seed="5eed"),
     config={},
+)
+
+PAIRED = tuple(
+    Launch(
+        id=f"{phase} of a pair",
+        plan=a_small_plan(),
+        deployment=replace(
+            ROUTED.deployment,
+            owner=Owner(name=f"llama-{phase.lower()}", namespace=MODELS, uid=phase),
+            half=PairMember(phase=phase, pair="llama"),
+            router=ROUTED.deployment.router if phase is Phase.DECODE else None,
+        ),
+        config={},
+    )
+    for phase in (Phase.PREFILL, Phase.DECODE)
 )
 
 
@@ -144,6 +166,22 @@ class Attack:
     @property
     def path(self) -> str:
         return {**PATHS, "Job": JOBS}[self.body["kind"]].format(self.namespace)
+
+
+def a_router(pod: Manifest | None = None, **fields: Any) -> Manifest:
+    """Return a router as the operator makes it, and its pods and their container with other
+    fields.
+    """
+    [item] = (item for item in objects_of(ROUTED, MODELS) if item["kind"] == "Deployment")
+    item = deepcopy(item)
+    spec = item["spec"]["template"]["spec"]
+    spec |= pod or {}
+    (container,) = spec["containers"]
+    container |= {
+        name: {**container[name], **it} if isinstance(it, dict) else it
+        for name, it in fields.items()
+    }
+    return item
 
 
 def with_volume(**volume: Any) -> Manifest:
@@ -445,10 +483,39 @@ CREATES |= {
     ),
     "a group of another name": Attack(NAMES, renamed(a_group(), "theirs")),
 }
+ROUTERS_RUN = "routers run the image that the administrator names, with one program"
+ROUTERS_ARE = "routers have the service account shardwright-router or one that is admitted"
+ROUTERS_HAVE = "pods of routers have no files but their program, and no devices"
+TWICE = {"name": "more", "image": "registry.example/evil"}
+
+CREATES |= {
+    "many routers": Attack(
+        "are routers of models, are named so, and have at most four pods",
+        {**a_router(), "spec": {**a_router()["spec"], "replicas": 100}},
+    ),
+    "a Deployment of another name": Attack(
+        "are routers of models", renamed(a_router(), "llama-405b-web")
+    ),
+    "a router of another image": Attack(ROUTERS_RUN, a_router(image="registry.example/evil")),
+    "a router of another program": Attack(ROUTERS_RUN, a_router(command=["python", "-c", "1"])),
+    "a router with a Secret": Attack(ROUTERS_RUN, a_router(env=[A_SECRET])),
+    "a router with one more container": Attack(ROUTERS_RUN, a_router({"initContainers": [TWICE]})),
+    "a router of another account": Attack(ROUTERS_ARE, a_router({"serviceAccountName": "builder"})),
+    "a router of the default account": Attack(ROUTERS_ARE, a_router({"serviceAccountName": None})),
+    "a router with files": Attack(
+        ROUTERS_HAVE,
+        a_router({"volumes": [{"name": "scripts", "secret": {"secretName": "theirs"}}]}),
+    ),
+    "a router with GPUs": Attack(
+        ROUTERS_HAVE, a_router(resources={"limits": {"nvidia.com/gpu": "8", "memory": "1Gi"}})
+    ),
+}
 for said, fields in BENT_CONTAINERS.items():
+    CREATES[f"a router {said}"] = Attack(PARTS, a_router(securityContext=fields))
     CREATES[f"a group {said}"] = Attack(PARTS, in_container(securityContext=fields))
     CREATES[f"a Job {said}"] = Attack(PARTS, a_read(container={"securityContext": fields}))
 for said, fields in BENT_PODS.items():
+    CREATES[f"a router {said}"] = Attack(FIELDS, a_router(fields))
     CREATES[f"a group {said}"] = Attack(FIELDS, a_group(**fields))
     CREATES[f"a Job {said}"] = Attack(FIELDS, a_read(pod=fields))
 
@@ -533,7 +600,7 @@ def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
 
 def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
-    launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)
+    launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME, ROUTED, *PAIRED)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
     read = stolen.request("POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"})

@@ -20,6 +20,7 @@ from shardwright.rendering.deployment import (
     OwnVolume,
     RouterOptions,
     Scheduling,
+    SecretKey,
     VolumeKind,
 )
 from shardwright.rendering.render import render
@@ -109,14 +110,16 @@ MORE = (
 )
 """Ways to run a model that nothing of :func:`tests.engine.launches.launches` has."""
 
+ROUTER_IMAGE = "registry.internal/vllm-router:0.1.17"
 ROUTED = _launch(
     "behind a router",
     a_deployment(
-        router=RouterOptions(image="registry.internal/vllm-router:0.1.17", account="router"),
+        router=RouterOptions(image=ROUTER_IMAGE, account="shardwright-router"),
         gives_tokens=True,
+        api_key=SecretKey(name="clients", key="key"),
     ),
 )
-"""Written where the administrator names this image."""
+"""Written where the administrator names the image."""
 
 NATIVE = _launch(
     "Native",

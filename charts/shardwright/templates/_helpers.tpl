@@ -111,6 +111,10 @@ matchConditions:
   expression: variables.pod.containers + variables.pod.?initContainers.orValue([])
 - name: probes
   expression: "variables.containers.map(c, ['livenessProbe', 'readinessProbe', 'startupProbe'].filter(p, p in c).map(p, c[p]))"
+- name: devices
+  expression: >-
+    has(variables.pod.resourceClaims) || variables.containers.exists(c, c.?resources.?limits.orValue({}).exists(r,
+    !(r in ['cpu', 'ephemeral-storage', 'memory'])))
 - name: locksMemory
   expression: variables.containers.exists(c, 'IPC_LOCK' in c.?securityContext.?capabilities.?add.orValue([]))
 {{- end -}}

@@ -174,7 +174,9 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
         present=present,
         classes=await unless_forbidden(client.list(STORAGE_CLASSES)),
         models=models,
-        router_accounts=await unless_forbidden(_router_accounts(client, models or ())),
+        router_accounts=None
+        if models is None
+        else await unless_forbidden(_router_accounts(client, models)),
         fetches=await unless_forbidden(_fetches(client)) if served else (),
         measured=measured,
     )

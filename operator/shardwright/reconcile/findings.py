@@ -339,7 +339,7 @@ def _resting(found: Findings) -> Summary | None:
             reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True
         )
     if found.scaled_to_zero:
-        return _asleep(found) if found.may_sleep else _at_zero(found)
+        return _at_zero(found)
     # A pause takes nothing from a model that serves.
     if found.paused and not (found.decision and _all_ready(found)):
         return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
@@ -347,18 +347,14 @@ def _resting(found: Findings) -> Summary | None:
 
 
 def _at_zero(found: Findings) -> Summary:
-    return Summary(
-        reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups
-    )
-
-
-def _asleep(found: Findings) -> Summary:
-    missing = found.unscaled or (found.route.unmet if found.route else None)
-    if missing:
-        message = f"no group runs, and no request starts one: {missing.sentence()}"
-        return Summary(reason=Reason.ASLEEP, message=message)
-    message = "no group runs; the router holds the next request until one serves"
-    return Summary(reason=Reason.ASLEEP, message=message, ready=not found.groups)
+    reason, said, missing = Reason.SCALED_TO_ZERO, "spec.replicas is 0", None
+    if found.may_sleep:
+        missing = found.unscaled or (found.route.unmet if found.route else None)
+        held = "the router holds the next request until a group serves"
+        if missing:
+            held = f"no request starts a group: {missing.sentence()}"
+        reason, said = Reason.ASLEEP, f"{said}, and {held}"
+    return Summary(reason=reason, message=said, ready=not (missing or found.groups))
 
 
 def _running(found: Findings) -> Summary:

@@ -18,11 +18,13 @@ HorizontalPodAutoscaler leaves a tenth beside its target alone (Kubernetes,
 POLLING_SECONDS: Final = 15
 """Basis: chosen, how often the HorizontalPodAutoscaler looks by default."""
 
-
 ASKED_SECONDS: Final = 120
 """How long a model that sleeps counts as asked for after its router last had nobody to bring a
 request to. Basis: chosen: it holds two looks at metrics that are read once a minute.
 """
+
+_WORKERS: Final = "vllm_router_active_workers"
+"""How many groups a router knows. Source: vllm-router 0.1.17."""
 
 
 def scaled_spec(
@@ -83,7 +85,3 @@ def held_query(owner: Owner) -> str:
 
 def _of(owner: Owner) -> str:
     return f'{{namespace="{owner.namespace}", name="{owner.name}"}}'
-
-
-_WORKERS: Final = "vllm_router_active_workers"
-"""How many groups a router knows. Source: vllm-router 0.1.17."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardwright.costs.workload import Phase
 from shardwright.rendering import halves
-from shardwright.rendering.deployment import Deployment, NetworkRules, PairMember
+from shardwright.rendering.deployment import Deployment, NetworkRules
 from shardwright.rendering.labels import model_selector
 from shardwright.rendering.router_pods import METRICS_PORT, router_selector
 from shardwright.rendering.scripts import HTTP_PORT
@@ -34,10 +34,9 @@ _ANY_ADDRESS: Final[tuple[Mapping[str, object], ...]] = (
 def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     """Return the ``spec`` of the policy over all pods of a model."""
     # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
-    selector, own = _pods(model_selector(deployment.base))
-    members = [own, *_paired(deployment.half)]
+    members = _members(deployment)
     return {
-        "podSelector": selector,
+        **_pods(model_selector(deployment.base)),
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"from": members}, *_serving(deployment, rules)],
         # One rule for anybody covers all others.
@@ -47,9 +46,10 @@ def of_model(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     }
 
 
-def _paired(half: PairMember | None) -> list[dict[str, Any]]:
+def _members(deployment: Deployment) -> list[dict[str, Any]]:
+    own, pair = _pods(model_selector(deployment.base)), halves.member_labels(deployment.half)
     # K/V takes any free port, and the router of a pair is one of its members.
-    return [_pods(halves.member_labels(half))[1]] if half else []
+    return [own, _pods(pair)] if pair else [own]
 
 
 def _serving(deployment: Deployment, rules: NetworkRules) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _serving(deployment: Deployment, rules: NetworkRules) -> Iterator[dict[str, 
     # compute prompts alone answer nobody. Engines tell metrics at the port of requests: who may
     # read them may ask.
     clients = () if deployment.phase is Phase.PREFILL else rules.clients or (OWN_NAMESPACE,)
-    routers = [_pods(router_selector(deployment.base))[1]] if deployment.router else []
+    routers = [_pods(router_selector(deployment.base))] if deployment.router else []
     if admitted := [*clients, *rules.metrics, *routers]:
         yield {"ports": [_port("TCP", HTTP_PORT)], "from": admitted}
 
@@ -66,10 +66,8 @@ def of_router(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
     """Return the ``spec`` of the policy of a model's router: clients reach it as they reach
     engines.
     """
-    selector, _ = _pods(router_selector(deployment.base))
-    members = [_pods(model_selector(deployment.base))[1], *_paired(deployment.half)]
     return {
-        "podSelector": selector,
+        **_pods(router_selector(deployment.base)),
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
             {
@@ -77,13 +75,12 @@ def of_router(deployment: Deployment, rules: NetworkRules) -> dict[str, Any]:
                 "from": [*(rules.clients or (OWN_NAMESPACE,)), *rules.metrics],
             }
         ],
-        "egress": list(_egress(members, rules)),
+        "egress": list(_egress(_members(deployment), rules)),
     }
 
 
-def _pods(labels: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    selector = {"matchLabels": dict(labels)}
-    return selector, {"podSelector": selector}
+def _pods(labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"podSelector": {"matchLabels": dict(labels)}}
 
 
 def _egress(

@@ -1,7 +1,13 @@
 """When is a router's pod ready, and who may pass it?"""
 
+import http.client
 import http.server
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -13,7 +19,8 @@ from typing import Any
 import pytest
 from cryptography.x509 import DNSName
 
-from shardwright.rendering.programs.router import guard, has_both, has_workers, main, nobody_serves
+from shardwright.rendering.programs import router
+from shardwright.rendering.programs.router import Guard, has_both, has_workers, main, nobody_serves
 from tests.support.certificates import self_signed
 
 
@@ -95,12 +102,12 @@ def test_nobody_serves_where_pods_may_be_listed_and_none_is_ready(
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pods) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        assert nobody_serves("a=b,c=0", url, str(tmp_path)) is nobody
+        there = http.client.HTTPConnection("127.0.0.1", server.server_address[1])
+        assert nobody_serves("a=b,c=0", str(tmp_path), there) is nobody
         server.shutdown()
 
     assert asked == ["/api/v1/namespaces/models/pods?labelSelector=a%3Db%2Cc%3D0 Bearer mine"]
-    assert not nobody_serves("a=b", url, str(tmp_path / "without an account"))
+    assert not nobody_serves("a=b", str(tmp_path / "without an account"), there)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_nobody_serves_where_pods_may_be_listed_and_none_is_ready(
     ],
 )
 def test_a_key_is_taken_if_it_is_the_one(shown: str | None, code: int) -> None:
-    with guard("right") as server:
+    with Guard("right") as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         asked = urllib.request.Request(url, headers={"Authorization": shown} if shown else {})
@@ -130,12 +137,66 @@ def test_a_key_is_taken_if_it_is_the_one(shown: str | None, code: int) -> None:
     assert answered == code
 
 
-def test_a_router_with_an_empty_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "")
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("", "is empty: the router would let everybody through"),
+        ("right\n", "begins or ends in white space: no request can bring it"),
+    ],
+)
+def test_a_router_with_a_key_that_keeps_nobody_out_or_everybody_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, key: str, said: str
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", key)
     monkeypatch.setattr("sys.argv", ["router.py", "--port", "8000"])
 
-    with pytest.raises(SystemExit, match="is empty: the router would let everybody through"):
+    with pytest.raises(SystemExit, match=said) as ended:
         main()
+    assert "right" not in str(ended.value)
+
+
+A_ROUTER = """
+import sys
+import time
+class _Router:
+    def __init__(self, api_key_validation_urls):
+        print(*api_key_validation_urls, flush=True)
+sys.modules["vllm_router"] = sys.modules["vllm_router.router"] = sys.modules[__name__]
+def parse_router_args(arguments): pass
+def launch_router(arguments):
+    sys.modules["vllm_router.router"]._Router()
+    time.sleep(60)
+sys.modules["vllm_router.launch_router"] = sys.modules[__name__]
+exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"))
+"""
+"""A router that tells where it has keys checked, and serves nobody."""
+
+
+def test_keys_are_checked_by_a_process_that_ends_with_the_router() -> None:
+    started = [sys.executable, "-c", A_ROUTER, router.__file__]
+    environment = {**os.environ, "VLLM_API_KEY": "right"}
+    with subprocess.Popen(started, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        host, _, port = (
+            running.stdout.readline().strip(" /\n").removeprefix("http://").partition(":")
+        )
+        assert (host, _status(int(port), "right"), _status(int(port), "wrong")) == (
+            "127.0.0.1",
+            200,
+            401,
+        )
+        running.send_signal(signal.SIGKILL)
+        # Its own copy of the pipe is the last.
+        assert running.stdout.read() == ""
+
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port)))
+
+
+def _status(port: int, key: str) -> int:
+    there = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    there.request("GET", "/", headers={"Authorization": f"Bearer {key}"})
+    return there.getresponse().status
 
 
 @contextmanager
@@ -166,11 +227,13 @@ def test_the_router_of_a_pair_is_ready_while_it_has_both_halves(
         assert has_both(port) is ready
 
 
-@pytest.mark.parametrize(("given", "ready"), [("right", True), ("wrong", False)])
+@pytest.mark.parametrize(
+    ("given", "ready"), [("right", True), ("wrong", False), ("right\nis said to nobody", False)]
+)
 def test_the_router_of_a_pair_is_asked_with_the_key_of_the_engines(
     given: str, monkeypatch: pytest.MonkeyPatch, *, ready: bool
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", given)
+    monkeypatch.setenv("VLLM_API_KEY", given)
     with paired(200, key="right") as port:
         assert has_both(port) is ready
 

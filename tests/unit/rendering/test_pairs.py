@@ -30,7 +30,7 @@ ROUTER = RouterOptions(account="shardwright-router", image="registry.internal/ro
 KEY = SecretKey(name="clients", key="key")
 CLIENTS = {"podSelector": {"matchLabels": {"app": "web"}}}
 MONITORING = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
-RULES = NetworkRules(clients=(CLIENTS,), metrics=(MONITORING,))
+RULES = NetworkRules(clients=(CLIENTS,), metrics=(MONITORING,), egress=())
 
 
 def half(phase: Phase, **changes: Any) -> Deployment:

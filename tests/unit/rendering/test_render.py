@@ -125,7 +125,7 @@ def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kuberne
 def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
     bundle = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment())
     assert [(item["kind"], item["metadata"]["name"]) for item in bundle.objects] == [
-        ("ConfigMap", "llama-405b-scripts-114214a4"),
+        ("ConfigMap", "llama-405b-scripts-58efffb3"),
         ("NetworkPolicy", "llama-405b-network"),
         ("Service", "llama-405b"),
         ("Service", "llama-405b-0-peers"),

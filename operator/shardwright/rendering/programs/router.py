@@ -19,13 +19,17 @@ import os
 import ssl
 import sys
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+KEY = "VLLM_API_KEY"
 _CLASS = "_Router"
 _WORKERS = b"vllm_router_active_workers "
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_API_SERVER = "kubernetes.default.svc"
+_ANSWER_SECONDS = 2
+_LOOK_SECONDS = 1
+"""How long the process that checks keys may outlive the router."""
 
 
 def main() -> None:
@@ -35,10 +39,7 @@ def main() -> None:
         sys.exit(0 if has_workers(int(port)) or nobody_serves(selector) else 1)
     if sys.argv[1:2] == ["paired"]:
         sys.exit(0 if has_both(int(sys.argv[2])) else 1)
-    key = os.environ.get("VLLM_API_KEY")
-    if key == "":
-        sys.exit("the key in VLLM_API_KEY is empty: the router would let everybody through")
-    urls = [_checked_at(guard(key))] if key else []
+    urls = [] if (key := _key()) is None else [_checked_at(Guard(key))]
     router = importlib.import_module("vllm_router.router")
     launch = importlib.import_module("vllm_router.launch_router")
     made = getattr(router, _CLASS)
@@ -46,54 +47,73 @@ def main() -> None:
     launch.launch_router(launch.parse_router_args(sys.argv[1:]))
 
 
-def guard(key: str) -> http.server.ThreadingHTTPServer:
-    """Return the server that says of a key whether it is this one."""
-
-    class Keys(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
-            right = hmac.compare_digest(shown.encode("latin-1"), key.encode())
-            self.send_response(200 if right and scheme.lower() == "bearer" else 401)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+def _key() -> str | None:
+    key = os.environ.get(KEY)
+    if key == "":
+        sys.exit(f"the key in {KEY} is empty: the router would let everybody through")
+    if key and key != key.strip():
+        sys.exit(f"the key in {KEY} begins or ends in white space: no request can bring it")
+    return key
 
 
-def _checked_at(server: http.server.ThreadingHTTPServer) -> str:
+class Guard(http.server.ThreadingHTTPServer):
+    """Says of a key whether it is this one, to nobody outside its pod."""
+
+    request_queue_size = 1024  # as many may ask at the same moment
+
+    def __init__(self, key: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Keys)
+        self.wanted = key.encode()
+
+
+class _Keys(http.server.BaseHTTPRequestHandler):
+    server: Guard
+
+    def do_GET(self) -> None:
+        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        right = hmac.compare_digest(shown.encode("latin-1"), self.server.wanted)
+        self.send_response(200 if right and scheme.lower() == "bearer" else 401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _checked_at(server: Guard) -> str:
     # No thread: the router, which is no Python, keeps the interpreter's lock until it ends.
+    router = os.getpid()
     if os.fork() == 0:
-        server.serve_forever()
+        server.timeout = _LOOK_SECONDS
+        while os.getppid() == router:
+            server.handle_request()
+        sys.exit()
+    # Else requests would wait for a process that has ended.
+    server.server_close()
     return f"http://127.0.0.1:{server.server_address[1]}/"
 
 
 def has_workers(port: int) -> bool:
     """Return whether the router that tells its metrics at a port knows somebody who serves."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as told:
-            said = [line for line in told if line.startswith(_WORKERS)]
-    except OSError:
-        return False
+    told = _told(_here(port), "/metrics") or b""
+    said = [line for line in told.splitlines() if line.startswith(_WORKERS)]
     return any(float(line.split()[1]) > 0 for line in said)
 
 
 def nobody_serves(
-    selector: str, server: str = "https://kubernetes.default.svc", account: str = _ACCOUNT
+    selector: str, account: str = _ACCOUNT, asked: http.client.HTTPConnection | None = None
 ) -> bool:
     """Return whether the pods of a selector can be listed, and none of them is ready."""
     try:
         of, token = ((Path(account) / name).read_text() for name in ("namespace", "token"))
-        query = urllib.parse.urlencode({"labelSelector": selector})
-        url, shown = f"{server}/api/v1/namespaces/{of}/pods?{query}", f"Bearer {token}"
-        asked = urllib.request.Request(url, headers={"Authorization": shown})  # noqa: S310 - https
         trusted = ssl.create_default_context(cafile=f"{account}/ca.crt")
-        with urllib.request.urlopen(asked, timeout=2, context=trusted) as told:  # noqa: S310
-            pods = json.load(told)["items"]
-    except (OSError, ValueError):
+    except OSError:
         return False
-    return not any(_serves(pod) for pod in pods)
+    server = asked or http.client.HTTPSConnection(
+        _API_SERVER, timeout=_ANSWER_SECONDS, context=trusted
+    )
+    query = urllib.parse.urlencode({"labelSelector": selector})
+    told = _told(server, f"/api/v1/namespaces/{of}/pods?{query}", token)
+    return told is not None and not any(_serves(pod) for pod in json.loads(told)["items"])
 
 
 def _serves(pod: dict[str, Any]) -> bool:
@@ -105,15 +125,25 @@ def _serves(pod: dict[str, Any]) -> bool:
 
 def has_both(port: int) -> bool:
     """Return whether the router of a pair at a port has somebody to compute and to answer."""
-    key = os.environ.get("OPENAI_API_KEY", "")
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    return _told(_here(port), "/readiness", os.environ.get(KEY, "")) is not None
+
+
+def _here(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
+
+
+def _told(asked: http.client.HTTPConnection, path: str, token: str = "") -> bytes | None:
+    """Return what is answered to somebody with a token, or None."""
     try:
-        connection.request("GET", "/readiness", headers={"Authorization": f"Bearer {key}"})
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
+        asked.request("GET", path, headers={"Authorization": b"Bearer " + token.encode()})
+        answer = asked.getresponse()
+        told = answer.read()
+    except (OSError, ValueError, http.client.HTTPException):
+        # Of a token that no header takes a ValueError quotes all, and what a probe says is public.
+        return None
     finally:
-        connection.close()
+        asked.close()
+    return told if answer.status == http.HTTPStatus.OK else None
 
 
 if __name__ == "__main__":
