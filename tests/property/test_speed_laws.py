@@ -279,7 +279,14 @@ def test_weights_without_a_unit_of_their_own_are_widened_for_nothing_up_to_32_ro
     """A fifth more of what goes beyond; never less for more tokens."""
     fitted, computing = (
         coefficients_of("vLLM", ""),
-        replace(floor, weights_seconds=0.0, expert_weights_seconds=0.0, attention=(), widened=True),
+        replace(
+            floor,
+            weights_seconds=0.0,
+            four_bit_bytes=0.0,
+            expert_weights_seconds=0.0,
+            attention=(),
+            widened=True,
+        ),
     )
     few, many = (
         step_time(

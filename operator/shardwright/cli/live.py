@@ -41,7 +41,7 @@ from shardwright.hardware.gpus import NONE, Stated
 from shardwright.hardware.nodes import PublishedDevices, read_published
 from shardwright.hardware.untrusted import mappings
 from shardwright.hardware.volume_claims import ClaimsByName, read_claims
-from shardwright.modelspec.config_json import folder_text
+from shardwright.modelspec.config_json import config_map_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.model import Question, source_of
 from shardwright.resolving.subject import Subject, resolve
@@ -153,7 +153,7 @@ async def read_subject(
         name, key = source
         found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {"metadata": {}}
         if resource.spec.model.config_map_ref or controller_uid(found) == model.owner.uid:
-            config_text = folder_text(found.get("data") or {}, key)
+            config_text = config_map_text(found, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
     unknown = read_unknown(((None, resource, config_text is not None),), offline=offline)
     question = Question(

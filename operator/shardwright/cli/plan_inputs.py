@@ -26,7 +26,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.capabilities import lacking
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.config_json import folder_text
+from shardwright.modelspec.config_json import config_map_text
 from shardwright.resolving.model import Question, source_of
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
     found = inputs.config_maps.get((namespace, name))
     if found is None and inputs.cluster is not None:
         found = inputs.cluster.read_config_map(namespace, name, must=named)
-    return folder_text(mapping((found or {}).get("data")), key)
+    return config_map_text(found or {}, key)
 
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from shardwright.cluster.resources import JOBS, PODS
 from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.config_json import folder_text
+from shardwright.modelspec.config_json import config_map_text
 from shardwright.reconcile.fetched import config_taken, is_believed, job_unread
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.record_object import SigningKeys
@@ -75,7 +75,7 @@ def believed_text(
         )
         if known or not is_believed(content, live["metadata"]["uid"], keys):
             return None
-    return folder_text(content.get("data") or {}, file)
+    return config_map_text(content, file)
 
 
 async def read_fetching(

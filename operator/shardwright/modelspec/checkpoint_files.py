@@ -16,7 +16,6 @@ from shardwright.errors import InputError, Problem
 from shardwright.modelspec.config_json import (
     CONFIG_FILE,
     INDEX_FILE,
-    MAX_CONFIG_BYTES,
     QUANTIZATION_FILE,
     folder_text,
     parse_config,
@@ -33,6 +32,9 @@ MESSAGES: Final = 2
 largest (540 KiB, mixed precision by layer) takes 5.5 KiB, the next 3.9.
 """
 
+CONFIG_MAP_BYTES: Final = 1024**2
+"""Largest text that is believed: it becomes a ConfigMap, which holds no more."""
+
 _CONFIG: Final = "shardwright/1 config "
 _PROBLEM: Final = "shardwright/1 problem "
 
@@ -40,7 +42,7 @@ _LZMA: Final = [
     {
         "id": lzma.FILTER_LZMA2,
         "preset": 9 | lzma.PRESET_EXTREME,
-        "dict_size": MAX_CONFIG_BYTES,
+        "dict_size": CONFIG_MAP_BYTES,
         "lc": 2,
         "lp": 0,
         "pb": 0,
@@ -149,7 +151,7 @@ def _read_problem(text: str) -> Problem:
 def _read(text: str) -> CheckpointFiles:
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     # Bounded while it is unpacked: a few kilobytes can hold gigabytes of zeros.
-    raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
+    raw = decoder.decompress(b85decode(text), max_length=CONFIG_MAP_BYTES)
     content = parse_config(raw.decode(), source="what the pod has left")
     files = _files(content["files"])
     parse_config(folder_text(files) or "", source=CONFIG_FILE)
@@ -168,7 +170,7 @@ def _files(value: Any) -> dict[str, str]:
 
 def _readable(value: object) -> str:
     text = json.dumps(value, indent=1)
-    return text if len(text) <= MAX_CONFIG_BYTES // 2 else _compact(value)
+    return text if len(text) <= CONFIG_MAP_BYTES // 2 else _compact(value)
 
 
 def _commit(value: object) -> str | None:

@@ -5,16 +5,19 @@ Is each field of a config there, of the right type and within bounds? All proble
 A wrong value is refused and read as a harmless one, so nothing behind it raises.
 """
 
+import base64
 import json
+import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from shardwright.errors import InputError, Problem
 
-MAX_CONFIG_BYTES: Final = 1024**2
-"""Largest config that is read, with its quantization file; the largest real one (mixed, expert by
-expert) has 910 KiB.
+MAX_CONFIG_BYTES: Final = 4 * 1024**2
+"""Largest config that is read, with its quantization file. Basis: chosen; lists of layers expert by
+expert take several MiB, and reading as much takes less than a second of CPU.
 """
 
 CONFIG_FILE: Final = "config.json"
@@ -24,6 +27,9 @@ QUANTIZATION_FILE: Final = "hf_quant_config.json"
 
 INDEX_FILE: Final = "model.safetensors.index.json"
 """Names the file of each tensor, and the size of all. A checkpoint of a single file has none."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+"""What `zlib` calls gzip."""
 
 MAX_CONFIG_DEPTH: Final = 32
 """Deepest nesting that is read; real configs stay below 8."""
@@ -84,6 +90,28 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
         return config
     joined = ", ".join(f'"{file}": {text}' for file, text in {name: config, **beside}.items())
     return f"{{{joined}}}"
+
+
+def config_map_text(content: Mapping[str, Any], name: str) -> str | None:
+    """Return the text of a model's config in a ConfigMap, as :func:`folder_text` does.
+
+    A ConfigMap holds 1 MiB at most. What is larger is there as gzip, in ``binaryData``, where
+    ``kubectl create configmap --from-file`` puts it.
+    """
+    plain, packed = content.get("data") or {}, content.get("binaryData") or {}
+    files = (name, QUANTIZATION_FILE, INDEX_FILE)
+    return folder_text(
+        {**plain, **{file: _unpacked(packed[file]) for file in files if file in packed}}, name
+    )
+
+
+def _unpacked(encoded: str) -> str:
+    # What is no gzip is no config either: whoever parses it says so.
+    raw = base64.b64decode(encoded)
+    with suppress(zlib.error):
+        # A byte more than is read, so that a larger one is refused as such.
+        raw = zlib.decompressobj(_GZIP).decompress(raw, MAX_CONFIG_BYTES + 1)
+    return raw.decode(errors="replace")
 
 
 def check_depth(config: Mapping[str, object], *, source: str) -> None:

@@ -31,7 +31,7 @@ from shardwright.planning.checks import (
 )
 from shardwright.planning.held import InstanceLoad, held_within, with_in_flight
 from shardwright.planning.numbers import Fewest, of
-from shardwright.planning.phrases import copies, degrees
+from shardwright.planning.phrases import copies, degrees, rate_of
 from shardwright.planning.report import Exclusion, Lack, NearMiss, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
@@ -114,7 +114,7 @@ def _lower_load(request: Request, near: Iterable[Verdict]) -> str:
         most = max(replicas * each.requests for replicas, each in held)
         return f"lower the concurrency to {most:,}" if most else ""
     rate = _rounded_down(max((replicas * each.rate for replicas, each in held), default=0.0))
-    return f"lower the rate to {rate:g} requests a second" if rate else ""
+    return f"lower the rate to {rate_of(rate)}" if rate else ""
 
 
 def _held(candidate: Candidate, prices: Prices, request: Request) -> InstanceLoad:

@@ -268,7 +268,7 @@ def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
     hub.answers[RESOLVED] = endless
 
     assert shown(refusal(hub), hub) == (
-        "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes; check "
+        "HubAnswerInvalid: config.json of HUB is larger than the limit of 4194304 bytes; check "
         f"HF_ENDPOINT and the proxy, or {WITHOUT}"
     )
 

@@ -175,7 +175,7 @@ def test_a_cache_without_the_newest_commit_is_no_checkpoint_whatever_its_name_le
 
 
 def test_a_file_that_no_checkpoint_has_so_large_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes(b" " * (1024**2 + 1))
+    (tmp_path / "config.json").write_bytes(b" " * (4 * 1024**2 + 1))
 
-    with pytest.raises(InputError, match=r"config\.json is larger than the limit of 1048576 bytes"):
+    with pytest.raises(InputError, match=r"config\.json is larger than the limit of 4194304 bytes"):
         read_folder(tmp_path)

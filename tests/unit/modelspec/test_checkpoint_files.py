@@ -12,6 +12,7 @@ import pytest
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec import checkpoint_files
 from shardwright.modelspec.checkpoint_files import (
+    CONFIG_MAP_BYTES,
     MESSAGE_BYTES,
     MESSAGES,
     CheckpointFiles,
@@ -19,7 +20,6 @@ from shardwright.modelspec.checkpoint_files import (
     problem_handed_over,
     read_handover,
 )
-from shardwright.modelspec.config_json import MAX_CONFIG_BYTES
 from tests.support.builders_model import a_config
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -68,7 +68,7 @@ def test_a_config_of_half_a_megabyte_fits() -> None:
 
     text = handed_over(CheckpointFiles(files={"config.json": large}))
 
-    assert len(large) > MAX_CONFIG_BYTES // 2
+    assert len(large) > CONFIG_MAP_BYTES // 2
     assert len(text) <= MESSAGES * MESSAGE_BYTES
     found = read_handover(text)
     assert isinstance(found, CheckpointFiles)
@@ -106,7 +106,7 @@ DAMAGED = {
     "files that are none": packed({"files": 5}),
     "no config": packed({"files": {"hf_quant_config.json": {}}}),
     "larger than any config": packed(
-        {"files": {"config.json": a_config(more="x" * MAX_CONFIG_BYTES)}}
+        {"files": {"config.json": a_config(more="x" * CONFIG_MAP_BYTES)}}
     ),
     "a problem that is none": f"{checkpoint_files._PROBLEM}[1, 2, 3]",
     "a problem that is too long": f'{checkpoint_files._PROBLEM}["HubUnavailable", "{"x" * 600}", ""]',
@@ -124,7 +124,7 @@ def test_what_is_damaged_is_one_problem(text: str) -> None:
 
 def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
     bomb = lzma.compress(
-        b" " * (12 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
+        b" " * (12 * CONFIG_MAP_BYTES), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
     )
     text = checkpoint_files._CONFIG + b85encode(bomb).decode()
 
@@ -137,7 +137,7 @@ def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
 
     assert isinstance(found, Problem)
     assert len(text) < MESSAGES * MESSAGE_BYTES
-    assert peak < 8 * MAX_CONFIG_BYTES
+    assert peak < 8 * CONFIG_MAP_BYTES
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Text to config: strict where a mistake would hide, tolerant of what real configs hold."""
 
+import gzip
+import json
 import math
+from base64 import b64encode
 
 import pytest
 
@@ -9,6 +12,7 @@ from shardwright.modelspec.config_json import (
     MAX_CONFIG_BYTES,
     MAX_CONFIG_DEPTH,
     check_depth,
+    config_map_text,
     folder_text,
     parse_config,
 )
@@ -89,3 +93,41 @@ def test_a_config_under_another_name_stands_alone(name: str) -> None:
 @pytest.mark.parametrize("files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}])
 def test_files_without_a_config_have_no_text_of_a_folder(files: dict[str, object]) -> None:
     assert folder_text(files) is None
+
+
+def a_config_map(packed: bytes, **data: str) -> dict[str, object]:
+    return {"data": data, "binaryData": {"config.json": b64encode(packed).decode()}}
+
+
+def test_a_config_of_several_mib_stands_in_a_config_map_as_gzip() -> None:
+    large = json.dumps({"modules_to_not_convert": [f"layers.{i}.gate" for i in range(110_000)]})
+    content = a_config_map(gzip.compress(large.encode()))
+
+    assert len(large) > 2 * 1024**2
+    assert config_map_text(content, "config.json") == large
+    assert config_map_text(content, "other.json") is None
+
+
+def test_what_is_beside_a_packed_config_is_read_with_it() -> None:
+    content = a_config_map(gzip.compress(b"{}"), **{"hf_quant_config.json": "[]"})
+
+    text = config_map_text(content, "config.json")
+
+    assert text == '{"config.json": {}, "hf_quant_config.json": []}'
+
+
+@pytest.mark.parametrize(
+    ("packed", "said"),
+    [
+        (b"\xff\xfe", "is not the JSON of a config"),
+        (gzip.compress(b'{"a": 1}')[:-12], "is not the JSON of a config"),
+        (gzip.compress(b" " * (100 * MAX_CONFIG_BYTES)), "is larger than the limit"),
+    ],
+    ids=["no gzip", "cut off", "a bomb"],
+)
+def test_what_is_no_packed_config_is_refused_as_any_text(packed: bytes, said: str) -> None:
+    text = config_map_text(a_config_map(packed), "config.json")
+
+    assert text is not None
+    with pytest.raises(InputError, match=said):
+        parse_config(text, source="spec.model.configMapRef")

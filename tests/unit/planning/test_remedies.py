@@ -54,15 +54,15 @@ def test_a_slice_may_be_larger() -> None:
         (
             20,
             None,
-            "relax the limit, lower the concurrency to 30 or use 3 x TP8 on 24 H100-SXM-80GB",
+            "relax the limit, lower the concurrency to 29 or use 3 x TP8 on 24 H100-SXM-80GB",
         ),
         (3, 20.0, "relax the limit: one request alone exceeds it, too"),
         (
             20,
             4.0,
-            "relax the limit, lower the rate to 2.8 requests a second or use 2 x TP8 on 16 H100-SXM-80GB",
+            "relax the limit, lower the rate to 2.7 requests a second or use 2 x TP8 on 16 H100-SXM-80GB",
         ),
-        (20, 20.0, "lower the rate to 2.8 requests a second or use 8 x TP8 on 64 H100-SXM-80GB"),
+        (20, 20.0, "lower the rate to 2.7 requests a second or use 8 x TP8 on 64 H100-SXM-80GB"),
     ],
 )
 def test_a_load_and_gpus_that_meet_a_limit_are_advised_where_it_can_be_met_at_all(
@@ -77,11 +77,11 @@ def test_a_load_and_gpus_that_meet_a_limit_are_advised_where_it_can_be_met_at_al
 @pytest.mark.parametrize(
     ("asked", "helps"),
     [
-        ({"ttft_seconds": 0.2, "rate": 8.0}, {"rate": 0.89}),
+        ({"ttft_seconds": 0.2, "rate": 8.0}, {"rate": 1.0}),
         ({"ttft_seconds": 0.2, "rate": 8.0}, {"nodes": 9}),
-        ({"tpot_seconds": 0.02, "rate": 20.0}, {"rate": 2.8}),
+        ({"tpot_seconds": 0.02, "rate": 20.0}, {"rate": 2.7}),
         ({"tpot_seconds": 0.02, "rate": 20.0}, {"nodes": 8}),
-        ({"tpot_seconds": 0.02}, {"concurrency": 30}),
+        ({"tpot_seconds": 0.02}, {"concurrency": 29}),
         ({"tpot_seconds": 0.02}, {"nodes": 3}),
     ],
 )
@@ -105,8 +105,8 @@ def test_a_queue_that_grows_without_end_is_no_matter_of_the_limit() -> None:
     assert isinstance(outcome, NoPlan)
     assert outcome.problem.sentence() == (
         "spec.objective.ttftMilliseconds: time to first token, which grows without end, must be at "
-        "most 200 ms, 6.55 of 8 requests a second are served; closest is 2 x TP2·PP2 on h100-sxm-80gb; "
-        "lower the rate to 0.89 requests a second or use 9 x TP8 on 72 H100-SXM-80GB"
+        "most 200 ms, 6.89 of 8 requests a second are served; closest is 2 x TP2·PP2 on h100-sxm-80gb; "
+        "lower the rate to 1 request a second or use 9 x TP8 on 72 H100-SXM-80GB"
     )
 
 
