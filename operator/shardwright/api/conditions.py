@@ -30,7 +30,7 @@ class Word(StrEnum):
 class ConditionType(Word):
     """The conditions that a ShardedModel carries, in the order in which they are shown."""
 
-    READY = ("Ready", "all groups serve with the wanted revision")
+    READY = ("Ready", "all groups that have a place serve with the wanted revision")
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")

@@ -289,7 +289,7 @@ def _missing_replicas(
     now = min(fit, len(candidate.placement.groups))
     room = gpus_of(placement.gpus_per_node, "healthy" if idle else "free")
     what = f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
-    gap = f"{fit} fit{_not_free(fit - now)}, {replicas - now} short"
+    gap = f"{fit} {'fits' if fit == 1 else 'fit'}{_not_free(fit - now)}, {replicas - now} short"
     return what, gap, (replicas - fit) / replicas
 
 
@@ -522,7 +522,7 @@ def _endless(late: Violation, capacity: float, request: Request) -> Violation:
     name = problem.what.rpartition(" of ")[0]
     said = replace(
         problem,
-        what=f"{name} that grows without end",
+        what=f"{name}, which grows without end,",
         gap=f"{capacity:.3g} of {rate_of(rate)} are served",
     )
     return Violation(problem=said, miss=FAR + rate / capacity)

@@ -4,8 +4,8 @@ Programs get them unrounded.
 How sure are the figures of a plan? Each has a band and a basis, which the plan brings.
 
 Latencies have no band: by the errors on held-out measurements (docs/benchmarks/accuracy.md) the
-time per output token is off by 13% where the throughput is off by 11 to 13%, and the time to first
-token by 37 to 42%.
+time per output token is off by as much as the throughput (10% of served loads), the time to first
+token by 27 to 29%.
 """
 
 from collections.abc import Iterator

@@ -104,13 +104,9 @@ def test_a_queue_that_grows_without_end_is_no_matter_of_the_limit() -> None:
 
     assert isinstance(outcome, NoPlan)
     assert outcome.problem.sentence() == (
-        "spec.objective.ttftMilliseconds: time to first token that grows without end must be at "
+        "spec.objective.ttftMilliseconds: time to first token, which grows without end, must be at "
         "most 200 ms, 6.89 of 8 requests a second are served; closest is 2 x TP2·PP2 on h100-sxm-80gb; "
-<<<<<<< HEAD
-        "lower the rate to 1 requests a second or use 9 x TP8 on 72 H100-SXM-80GB"
-=======
         "lower the rate to 1 request a second or use 9 x TP8 on 72 H100-SXM-80GB"
->>>>>>> rv-pred
     )
 
 
