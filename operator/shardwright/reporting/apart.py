@@ -44,6 +44,11 @@ def reason_sentence(reason: PairReason) -> str:
     return _WORDS[reason.code].format(reason.amount)
 
 
+def only_apart(choice: PairChoice | None) -> str:
+    """Return what is said where no whole plan is, but a pair; empty if none is taken either."""
+    return "no whole groups fit, and a pair is taken" if choice and choice.taken else ""
+
+
 def said_of_pair(choice: PairChoice | None) -> Iterator[tuple[str, str]]:
     """Yield whether prompts and answers are apart and why, first in one line, each with a label."""
     if choice is None:

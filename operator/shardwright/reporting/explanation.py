@@ -29,7 +29,7 @@ from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Re
 from shardwright.planning.request import Request, Statistic, tpot_seconds, ttft_seconds
 from shardwright.planning.sentences import exclusions_sentence, ways_sentence, without_sentence
 from shardwright.planning.survey import Surveyed
-from shardwright.reporting.apart import said_of_pair
+from shardwright.reporting.apart import only_apart, said_of_pair
 from shardwright.reporting.drawings import (
     DrawnCandidate,
     DrawnLink,
@@ -235,10 +235,8 @@ def refusal_sentence(report: Report, outcome: NoPlan) -> str:
     """Return why there is no plan, and whether waiting helps, in one sentence; a pair may be taken
     all the same.
     """
-    now = "no room now" if outcome.heals_by_itself else "nothing fits"
-    if report.pair and report.pair.taken:
-        now = "no whole groups fit, and a pair is taken"
-    return f"{now}. {outcome.problem.sentence()}"
+    none = "no room now" if outcome.heals_by_itself else "nothing fits"
+    return f"{only_apart(report.pair) or none}. {outcome.problem.sentence()}"
 
 
 def why_none(outcome: NoPlan) -> Iterator[Fact]:

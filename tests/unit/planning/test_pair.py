@@ -100,7 +100,7 @@ def test_who_wants_a_pair_gets_it_and_is_told_what_it_costs() -> None:
     assert choice.reasons[0].amount == _best(choice).gain
 
 
-def test_that_a_wanted_pair_misses_the_load_is_said_before_what_it_costs() -> None:
+def test_a_wanted_pair_that_misses_the_load_says_so_before_what_it_costs() -> None:
     wish = replace(ON, prefill_groups=1, decode_groups=2)
 
     choice = _choice("llama-8b", a_pool(nodes=2), wish, **LONG_PROMPTS, concurrency=256)
