@@ -95,13 +95,13 @@ def test_files_without_a_config_have_no_text_of_a_folder(files: dict[str, object
     assert folder_text(files) is None
 
 
-def a_config_map(packed: bytes, **data: str) -> dict[str, object]:
+def in_a_config_map(packed: bytes, **data: str) -> dict[str, object]:
     return {"data": data, "binaryData": {"config.json": b64encode(packed).decode()}}
 
 
 def test_a_config_of_several_mib_stands_in_a_config_map_as_gzip() -> None:
     large = json.dumps({"modules_to_not_convert": [f"layers.{i}.gate" for i in range(110_000)]})
-    content = a_config_map(gzip.compress(large.encode()))
+    content = in_a_config_map(gzip.compress(large.encode()))
 
     assert len(large) > 2 * 1024**2
     assert config_map_text(content, "config.json") == large
@@ -109,7 +109,7 @@ def test_a_config_of_several_mib_stands_in_a_config_map_as_gzip() -> None:
 
 
 def test_what_is_beside_a_packed_config_is_read_with_it() -> None:
-    content = a_config_map(gzip.compress(b"{}"), **{"hf_quant_config.json": "[]"})
+    content = in_a_config_map(gzip.compress(b"{}"), **{"hf_quant_config.json": "[]"})
 
     text = config_map_text(content, "config.json")
 
@@ -126,7 +126,7 @@ def test_what_is_beside_a_packed_config_is_read_with_it() -> None:
     ids=["no gzip", "cut off", "a bomb"],
 )
 def test_what_is_no_packed_config_is_refused_as_any_text(packed: bytes, said: str) -> None:
-    text = config_map_text(a_config_map(packed), "config.json")
+    text = config_map_text(in_a_config_map(packed), "config.json")
 
     assert text is not None
     with pytest.raises(InputError, match=said):
