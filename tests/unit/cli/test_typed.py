@@ -385,7 +385,7 @@ def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_
     header, row = capsys.readouterr().out.splitlines()
 
     assert table[1].split() == ["H100-SXM-80GB", *["-"] * 7]
-    assert table[2:] == ["  H100-SXM-80GB: TTFT limit exceeded, 38 times as long"]
+    assert table[2:] == ["  H100-SXM-80GB: TTFT limit exceeded, 37 times as long"]
     assert (header.split()[-1], row.split()[-1]) == ("REASON", "TtftLimitExceeded")
     assert row.split()[1:-1] == ["-"] * 7
 
@@ -604,11 +604,11 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
 
     assert ABOUT_SLICES in " ".join(both.split())
     assert ABOUT_SLICES in " ".join(alone.split())
-    assert "10 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, are enough" in alone
-    assert re.search(r"  10 slices .*  10 x TP1$", both, re.MULTILINE)
+    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, are enough" in alone
+    assert re.search(r"  9 slices .*  9 x TP1$", both, re.MULTILINE)
     assert _growth(alone)[0] == ["INSTANCES", "SLICES", "CARRY UP TO"]
-    assert [row[1] for row in _growth(alone)[1:]][3] == "10"
-    assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 10
+    assert [row[1] for row in _growth(alone)[1:]][3] == "9"
+    assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9
     assert [size["relativePrice"]["h100Hours"] for size in sizes.values()] == [4, 5]
 
 
