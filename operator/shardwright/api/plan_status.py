@@ -51,7 +51,7 @@ from shardwright.units import to_microseconds, to_milliseconds
 def plan_status(report: Report) -> dict[str, Any]:
     """Return ``status.plan``: the plan, or only the exclusions if nothing fits.
 
-    A kept plan gives the same: ``plan_status(record.report())``.
+    A kept plan gives the same (``plan_status(record.report())``), but for why groups are missing.
     """
     shown = _of_plan(report.outcome, report) if isinstance(report.outcome, Plan) else {}
     without = [_without(item) for item in report.without[:WITHOUT_MAX_ITEMS]]

@@ -572,7 +572,7 @@ _LAYOUT: Final = (
     (
         "--disaggregation",
         "MODE",
-        "prompts and answers on groups of their own, by a router: Off, Auto or On (default: Off)",
+        "prefill and decode apart: Off, Auto or On (default: Off)",
     ),
 )
 """What else says which groups there are, of one kind of GPU."""

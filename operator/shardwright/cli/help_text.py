@@ -14,7 +14,7 @@ CONNECTION: Final = "Connection, with the flags of kubectl"
 WORDS_PAGE: Final = "docs/reference/output.md"
 """The page that explains each part of a plan, and leads to the glossary."""
 
-_EXAMPLES_SHOWN: Final = 3
+_EXAMPLES_SHOWN: Final = 2
 _NARROWEST: Final = 60
 _CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
 

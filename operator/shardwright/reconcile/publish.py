@@ -450,7 +450,9 @@ def _status(
         snapshot.resource.owner,
         snapshot.subject if isinstance(snapshot.subject, Subject) else None,
     )
-    shown = plan_status(planned.report) if planned.report else None
+    # A plan of record does not say why groups are missing: each look finds that out again.
+    report = replace(planned.report, lacks=planned.lacks) if planned.report else None
+    shown = plan_status(report) if report else None
     # The engine of the pods that are written, not of a plan that is only shown.
     runs = deployed.record.plan if deployed.record and deployed.runs else None
     engine = engine_status(subject, runs) if subject else {}

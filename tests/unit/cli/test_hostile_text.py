@@ -170,7 +170,10 @@ def test_a_rendered_document_means_what_the_manifest_says(files: Files, output: 
     manifest = a_manifest(engine={"env": env})
     files.raw("model.yaml", json.dumps(manifest).encode())
     code, out, err = run(
-        files.folder, "render", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", output
+        files.folder,
+        "render",
+        "--scripts",
+        *("-f", "model.yaml", "--nodes", "nodes.yaml", "-o", output),
     )
     assert (code, err) == (0, "")
     assert is_harmless(out)

@@ -76,6 +76,7 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
             "maxModelLen": 8192,
         },
         "replicas": 1,
+        "routing": {"mode": "Router"},
     }
     assert left_out.keys() == {
         "spec.template.serviceAccountName",
@@ -83,7 +84,8 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
         "spec.parallelism.dataLocal",
         "spec.parallelism.expert",
         "spec.worker",
-        "spec.router",
+        "spec.router.gateway",
+        "spec.router.route",
         "parallelism",
     }
 
