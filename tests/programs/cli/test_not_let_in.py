@@ -211,12 +211,12 @@ def _planned_model() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "render", "report"])
+@pytest.mark.parametrize("command", ["plan", "explain", "render --scripts", "report"])
 def test_a_plan_that_stands_is_shown_to_who_may_not_list_nodes_nor_what_is_served(
     command: str, tmp_path: Path
 ) -> None:
     with _showing(tmp_path, _planned_model()) as url:
-        words = (command, OWNER.name, "-n", OWNER.namespace)
+        words = (*command.split(), OWNER.name, "-n", OWNER.namespace)
         err, (code, *_) = _run(tmp_path, _kubeconfig(tmp_path, url), *words)
 
     assert (err, code) == ("", "0")

@@ -155,7 +155,7 @@ ODD = {
     "503": (giving(b"<html>", 503), "HubUnavailable: HUB answers 503"),
     "a huge answer": (
         lambda request: request.reply(200, b"{", Content_Length=str(10**12), X_Repo_Commit=COMMIT),
-        "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes",
+        "HubAnswerInvalid: config.json of HUB is larger than the limit of 4194304 bytes",
     ),
     "a redirect to itself": (
         giving(b"", 302, Location=RESOLVED),
