@@ -63,7 +63,7 @@ def test_single_gpus_come_and_go_with_the_load_and_none_of_the_others_restarts(
     more = _serving(models, "llama", "14/14")
     assert more.items() > first.items()
     assert _said(models, "Planned").endswith(
-        "6 x TP1 on gb200-nvl-186gb-4x-25g would be 35% better by Balanced, "
+        "6 x TP1 on gb200-nvl-186gb-4x-25g would be 31% better by Balanced, "
         "and spec.replan: Always restarts all groups for it."
     )
 

@@ -28,10 +28,12 @@ OF_VLLM = {
     "adapters of experts",
     "adapters of experts in slices",
     "another name",
+    "answers alone, on two nodes",
     "arguments of a user",
     "drafts beside adapters",
     "nothing captured",
     "options that the plan counts",
+    "prompts alone",
     "tensor over the trays of a rack",
     "uneven layers",
 }
