@@ -569,11 +569,7 @@ _DEGREES: Final = (
 _LAYOUT: Final = (
     *_DEGREES,
     ("--replicas", "COUNT", "replicas of the model (default: planned)"),
-    (
-        "--disaggregation",
-        "MODE",
-        "prefill and decode apart: Off, Auto or On (default: Off)",
-    ),
+    ("--disaggregation", "MODE", "prefill and decode apart: Off, Auto or On (default: Off)"),
 )
 """What else says which groups there are, of one kind of GPU."""
 
