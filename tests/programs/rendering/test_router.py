@@ -156,8 +156,8 @@ def test_a_router_with_a_key_that_keeps_nobody_out_or_everybody_does_not_start(
 
 
 A_ROUTER = """
+import signal
 import sys
-import time
 class _Router:
     def __init__(self, api_key_validation_urls):
         print(*api_key_validation_urls, flush=True)
@@ -165,7 +165,7 @@ sys.modules["vllm_router"] = sys.modules["vllm_router.router"] = sys.modules[__n
 def parse_router_args(arguments): pass
 def launch_router(arguments):
     sys.modules["vllm_router.router"]._Router()
-    time.sleep(60)
+    signal.pause()
 sys.modules["vllm_router.launch_router"] = sys.modules[__name__]
 exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"))
 """
